@@ -24,10 +24,6 @@ class TableFolder:
     and on disk. The rows are a function of the release, so after a crash the same table is written again. Releases of
     other kinds, and refusals, have no rows.
 
-    ``STREAM.OPEN_MS.json`` holds the release, byte for byte as sealed; it is there once its rows are, whole and on
-    disk. The rows are a function of the release, so that after a crash the same table is written again. Releases of
-    other kinds, and refusals, have no rows.
-
     Parameters
     ----------
     folder : str

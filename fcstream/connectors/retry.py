@@ -41,8 +41,6 @@ def with_patience(
 
     It does not repeat once the stream is to stop.
 
-    It does not repeat once the stream is to stop.
-
     Parameters
     ----------
     action : callable

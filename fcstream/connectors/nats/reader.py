@@ -26,9 +26,6 @@ class NatsReader:
 
     One request for many messages is open at a time. The next one is sent when the last messages are handed out, so that
     messages arrive while the caller works.
-
-    One request for many messages is open at a time; the next one is sent when the last messages were handed out, so
-    that they come while the caller works.
     """
 
     def __init__(self, wire: NatsConnection, stream: str, consumer: str, start: int) -> None:

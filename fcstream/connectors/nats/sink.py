@@ -27,10 +27,6 @@ class NatsSink:
     compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says.
     After a longer pause `missing` searches the messages that were stored since a day before the windows closed.
 
-    The id is ``STREAM:OPEN@SUBJECT``, of the fcstream stream and the window's opening in milliseconds; the server
-    compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says;
-    after a longer pause `missing` looks among the messages that were stored since a day before the windows closed.
-
     Parameters
     ----------
     address : Address

@@ -30,12 +30,6 @@ class RedisSink:
     Releases that are written together are added together or not at all. A login needs ``EXISTS``, ``XADD``, ``XRANGE``,
     ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also ``WAIT`` and ``XGROUP``.
 
-    The id of an entry is ``CLOSE-0``, the end of its window in milliseconds: ``XRANGE`` finds windows by time, and a
-    release that is written again is recognized. If it was trimmed away or deleted, it is taken as written when later
-    ones are or were there. The fields are ``data`` (the JSON), ``stream`` and ``window`` (its opening). Releases that
-    are written together are added together or not at all. A login needs ``EXISTS``, ``XADD``, ``XRANGE``,
-    ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also ``WAIT`` and ``XGROUP``.
-
     Parameters
     ----------
     address : Address
