@@ -37,6 +37,7 @@ from fcstream.service.metrics import exposition
 PACKAGE = Path(fcstream.__file__).parent
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
 PUBLIC = ("fcstream", "fcstream.local", "fcstream.predicates", "fcstream.synthetic", "fcstream.testing")
+pytestmark = pytest.mark.timeout(1200)  # the first test may build the site
 EVERYWHERE = ("kind", "rho", "size_hint")  # keys of all kinds of releases
 
 
