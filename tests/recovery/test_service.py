@@ -10,6 +10,7 @@ import pytest
 from support.helpers import counting_job
 from support.proxy import Proxy
 from support.running import LENGTH_MS, running
+from support.sources import until
 
 from fcstream import ConfigError, LedgerMismatch, Release
 from fcstream.config import Config
@@ -28,7 +29,7 @@ def test_a_day_in_the_life_of_a_service(folder):
         last = max(it.sent)
         it.wait_for(last)
         assert it.get("/live")[0] == 200
-        assert it.get("/ready") == (200, "ready\n")
+        until(lambda: it.get("/ready") == (200, "ready\n"))  # once the step that has published it is over
         status, text = it.get("/metrics")
         assert status == 200
         assert 'fcstream_ready{stream="live"} 1.0' in text
@@ -113,6 +114,7 @@ def test_several_streams_in_one_process_and_one_ledger(folder):
         last_ms = time.time_ns() // 10**6
         it.wait_for(max(it.sent))
         it.wait_for(last_ms // LENGTH_MS * LENGTH_MS, "second.jsonl")
+        until(lambda: "starting" not in it.get("/ready")[1])
         code, ready = it.get("/ready")
         assert code == 503
         assert any(line.startswith("third: ended: ") for line in ready.splitlines()), ready
