@@ -20,6 +20,7 @@ from .arrays.statistics import private_histogram as private_histogram
 from .arrays.statistics import private_marginals as private_marginals
 from .arrays.statistics import private_mean as private_mean
 from .arrays.statistics import private_quantiles as private_quantiles
+from .arrays.statistics import private_sum as private_sum
 from .arrays.statistics import private_synthetic as private_synthetic
 from .arrays.statistics import private_variance as private_variance
 from .config import Config as Config

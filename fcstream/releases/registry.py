@@ -18,6 +18,7 @@ KINDS = {
     "mean/tracking": "means.tracking:TrackingOptions",
     "mean/basic": "means.approximate_dp:BasicOptions",
     "count": "statistics.count:CountOptions",
+    "sum": "statistics.sum:SumOptions",
     "histogram": "statistics.histogram:HistogramOptions",
     "quantiles": "statistics.quantiles:QuantilesOptions",
     "variance": "statistics.variance:VarianceOptions",

@@ -15,7 +15,7 @@ _MAX = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 _PLACES = ("centers", "mixtures", "points")
 _RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals"), 2)
-_RANKS |= dict.fromkeys(("mean", "variance", "count", "histogram", "quantiles"), 1)
+_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "histogram", "quantiles"), 1)
 """How deeply the values of a kind are nested; others have no picture."""
 
 

@@ -52,6 +52,7 @@ class Fault:
     quick: bool = False
 
 
+SENSITIVITY = "unit/releases/test_sums.py::test_one_record_moves_what_is_released_by_what_is_paid_for"
 MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
 STREAM = "audit/test_stream_faults.py::test"
 
@@ -78,6 +79,20 @@ FAULTS = [
         "return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)",
         "return Fraction(RHO_UNIT, 8 * self.loss.rho_nano)",
         (f"{MECHANISMS}[count]",),
+    ),
+    Fault(
+        "a sum whose noise forgets the number of records",
+        "releases/statistics/sum.py",
+        "for width in widths) + self.weight**2",
+        "for width in widths)",
+        (SENSITIVITY,),
+    ),
+    Fault(
+        "a sum whose noise forgets half of the ranges",
+        "releases/statistics/sum.py",
+        "each.half_width if self.weight else each.largest for each",
+        "each.half_width // 2 if self.weight else each.largest // 2 for each",
+        (SENSITIVITY,),
     ),
     Fault(
         "half the noise of a histogram",

@@ -31,6 +31,7 @@ CASES = {  # what is configured, the records that both windows hold, and the one
     "ball": (BALL, [CENTER] * 400, [23.0, 50.0]),
     "ball, far record": (BALL, [CENTER] * 400, [79.0, 99.0]),
     "ball, at its floor": (BALL, [CENTER] * 6, [23.0, 50.0]),
+    "sum": ({**BARE, "kind": "sum", "rho": 0.5}, [CENTER] * 9, [80.0, 100.0]),
     "histogram": (
         {**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 40.0], "rho": 0.5},
         [CENTER] * 9,

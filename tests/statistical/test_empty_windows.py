@@ -17,7 +17,7 @@ from fcstream.releases.averages import BallAverage
 from fcstream.releases.clusters.pipeline import LloydRounds
 from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace
 
-WITHOUT = {"count", "histogram", "marginals"}
+WITHOUT = {"count", "sum", "histogram", "marginals"}
 NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance", "mean/recentered, searched"}
 PURE = {"synthetic, pure": ({**RELEASES["synthetic"][0], "variant": "pure"}, True)}
 EVERY = RELEASES | ALSO | PURE

@@ -11,6 +11,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "mean/tracking": ({"method": "tracking", "size_hint": N}, True),
     "mean/basic": ({"method": "basic", "size_hint": N, "spread": None, "rho": 3.0}, False),
     "count": ({**BARE, "kind": "count"}, False),
+    "sum": ({**BARE, "kind": "sum"}, False),
     "histogram": ({**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 20.0]}, False),
     "quantiles": ({**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.1, 0.5, 0.9]}, True),
     "variance": ({"kind": "variance", "method": None, "spread": None, "size_hint": N}, True),

@@ -25,6 +25,7 @@ SHAPES = {
     "mean": ([1.0, 2.0], [0.1, 0.2], PLANE),
     "variance": ([1.0, 2.0], [0.1, 0.2], PLANE),
     "count": ([7], [0.7], {}),
+    "sum": ([100.0, 20.0], [3.0, 4.0], PLANE),
     "histogram": ([5.0, 1.0], [0.5, 0.5], {"parts": {"feature": "a", "edges": [0.0, 1.0, 2.0]}}),
     "quantiles": ([1.0, 2.0, 3.0], None, {"features": ["x"], "parts": {"quantiles": [0.1, 0.5, 0.9]}}),
     "centers": ([[1.0, 2.0], [3.0, 4.0]], [[0.1, 0.1]] * 2, PLANE | {"parts": {"counts": [3, 50]}}),

@@ -1,0 +1,268 @@
+"""Sums: how much a window's records hold of every feature, with noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...stream.lattice import MAX_COORDINATE, exact
+from ...stream.totals import Totals
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..options import BuildContext, Options
+from .columns import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
+
+LARGEST_VARIANCE = 2**79
+"""Sums are made coarser until their noise has at most this variance, which the samplers can draw."""
+
+
+class SumOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Configuration of releases with ``kind = "sum"``: the sum of every feature over a window's records.
+
+    Noise is in proportion to the features' public ranges, since a record may lie anywhere in them: declare them narrow.
+
+    Released
+    --------
+    value
+        One sum per feature, in its own (transformed) units.
+    sigma
+        The standard deviation of each sum's noise.
+
+    Cost
+    ----
+    rho for all features together.
+
+    Privacy
+    -------
+    `NoisySum` states the guarantee.
+
+    Source
+    ------
+    Specification 5.11, 12.1; proof 6.4.
+    """
+
+    @property
+    def holds_records(self) -> bool:
+        return False
+
+    def build(self, setting: BuildContext) -> NoisySum:
+        return NoisySum.of(self.pure_loss(), setting.grid)
+
+
+class Range(NamedTuple):
+    """The public range of a feature in lattice steps, and where the feature's own zero lies among them.
+
+    Attributes
+    ----------
+    lowest, highest : int
+        Both included.
+    zero : Fraction
+        A record at lattice coordinate x adds x - zero steps to the sum.
+    """
+
+    lowest: int
+    highest: int
+    zero: Fraction
+
+    @property
+    def middle(self) -> int:
+        return (self.lowest + self.highest) // 2
+
+    @property
+    def half_width(self) -> int:
+        """How far a record lies from `middle` at most."""
+        return self.highest - self.middle
+
+    @property
+    def largest(self) -> int:
+        """How much a record adds at most, rounded up."""
+        return math.ceil(max(self.highest - self.zero, self.zero - self.lowest))
+
+
+class WindowSums(NamedTuple):
+    """The number of records of a window and the sums of their lattice coordinates; private."""
+
+    size: int
+    sums: list[int]
+
+
+class SumCounter:
+    """Adds up the lattice points of each pane, in exact integers; no record is kept.
+
+    Privacy
+    -------
+    NOT private: a mechanism adds noise to these sums.
+
+    Source
+    ------
+    Specification 2.3, 5.11; ours.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
+        self._held: dict[int, tuple[int, Totals]] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold records, ascending."""
+        return sorted(self._held)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Add lattice points (m, d)."""
+        size, sums = self._held.get(pane) or (0, Totals(self._dimension, MAX_COORDINATE))
+        for first in range(0, len(points), sums.max_rows):
+            rows = points[first : first + sums.max_rows].astype(np.int64)
+            sums.make_room(len(rows))
+            sums.part += rows.sum(axis=0)
+        self._held[pane] = size + len(points), sums
+
+    def drop(self, pane: int) -> None:
+        """Drop a pane; does nothing if it is absent."""
+        self._held.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> WindowSums:
+        """Return the view of the window that these panes make up."""
+        held = [self._held[pane] for pane in panes if pane in self._held]
+        sums = [0] * self._dimension
+        for _, totals in held:
+            sums = [a + int(b) for a, b in zip(sums, totals.read().tolist(), strict=True)]
+        return WindowSums(sum(size for size, _ in held), sums)
+
+
+@dataclass(frozen=True)
+class NoisySum(MechanismBase):
+    """The sum of every feature plus discrete Gaussian noise.
+
+    Two ways are compared by public numbers, and the one with the smaller sum of variances is taken. ``weight = 0``:
+    sums are released as they are. Otherwise the sums of offsets from the middle of the ranges are released together
+    with `weight` times the number of records, from which the sums follow.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    ranges : tuple of Range
+        One for each feature.
+    weight : int
+    shift : int
+        Sums are rounded down to multiples of 2**shift lattice steps: 0, unless ranges are very wide for their step and
+        for rho.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP. A record moves the released integers by a vector whose
+    squared length is at most `sensitivity_squared`, because values outside the public ranges are rejected.
+
+    Source
+    ------
+    Specification 5.11; proof 6.4; ours; noise: Canonne, Kamath, Steinke 2020, Theorem 14.
+    """
+
+    loss: PrivacyLoss
+    ranges: tuple[Range, ...]
+    weight: int
+    shift: int = 0
+    kind: str = "sum"
+
+    @classmethod
+    def of(cls, loss: PrivacyLoss, grid: Grid) -> NoisySum:
+        """Choose the better way for these features."""
+        step = exact(grid.lattice.step)
+        ranges = []
+        for feature in grid.features:
+            column = Column.of(grid, feature.name)
+            zero = -exact(feature.origin) / (exact(feature.scale) * step)
+            ranges.append(Range(column.lowest, column.highest, zero))
+        return min((cls._drawable(loss, tuple(ranges), w) for w in _weights(ranges)), key=cls._total_variance)
+
+    @classmethod
+    def _drawable(cls, loss: PrivacyLoss, ranges: tuple[Range, ...], weight: int) -> NoisySum:
+        made = (cls(loss, ranges, weight, shift) for shift in itertools.count())
+        return next(each for each in made if each.variance <= LARGEST_VARIANCE)
+
+    @property
+    def sensitivity_squared(self) -> int:
+        """Squared length, at most, of what one record adds to the released integers."""
+        unit = 1 << self.shift
+        widths = (each.half_width if self.weight else each.largest for each in self.ranges)
+        return sum((-(-width // unit)) ** 2 for width in widths) + self.weight**2
+
+    @property
+    def variance(self) -> Fraction:
+        return Fraction(self.sensitivity_squared * RHO_UNIT, 2 * self.loss.rho_nano)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return SumCounter(dimension)
+
+    def release(self, view: WindowSums, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        origins = [each.middle if self.weight else int(each.zero) for each in self.ranges]
+        exact_sums = [total - at * view.size for total, at in zip(view.sums, origins, strict=True)]
+        drawn = noise.discrete_gaussian(self.variance, len(exact_sums) + (self.weight > 0)).tolist()
+        sums = [Fraction(((x >> self.shift) + z) << self.shift) for x, z in zip(exact_sums, drawn, strict=False)]
+        if not self.weight:
+            return self._outcome(sums, None)
+        size = Fraction(self.weight * view.size + drawn[-1], self.weight)
+        sums = [x + (each.middle - each.zero) * size for x, each in zip(sums, self.ranges, strict=True)]
+        return self._outcome(sums, round(size))
+
+    def _outcome(self, sums: list[Fraction], count: int | None) -> Outcome:
+        return Outcome(
+            value=np.array([float(x) for x in sums]), sigma=np.array(self._sigmas()), count=count, core_count=count
+        )
+
+    def _sigmas(self) -> list[float]:
+        """Standard deviation of each sum's noise, in lattice steps."""
+        unit = 1 << self.shift
+        offsets = (each.middle - each.zero if self.weight else 0 for each in self.ranges)
+        return [math.sqrt(self.variance * (unit**2 + (offset / max(self.weight, 1)) ** 2)) for offset in offsets]
+
+    def _total_variance(self) -> float:
+        return math.fsum(sigma * sigma for sigma in self._sigmas())
+
+    def forecast(self, size: int) -> Forecast:
+        return Forecast(1.0, math.sqrt(self._total_variance() / len(self.ranges)))
+
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
+        if outcome.value is None or outcome.sigma is None:
+            return ReleaseValues(None, None, names, transforms)
+        return ReleaseValues(grid.widths(outcome.value), grid.widths(outcome.sigma), names, transforms)
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        sigmas = grid.widths(np.array(self._sigmas()))
+        return {f"sum of {feature.name}": sigma for feature, sigma in zip(grid.features, sigmas, strict=True)}
+
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        if not self.weight:
+            return PlanNotes()
+        return PlanNotes(
+            ("the sums are released as offsets from the middle of the ranges, with the number of records",)
+        )
+
+
+def _weights(ranges: list[Range]) -> list[int]:
+    """Return the weights worth comparing: 0 where zeros lie on the lattice, and the best one of several features.
+
+    The best weight is the square root of R |c| / sqrt(d): R is the length of the half widths, and c the vector from the
+    zeros to the middles.
+    """
+    wide = math.sqrt(sum(each.half_width**2 for each in ranges))
+    far = math.sqrt(sum((each.middle - each.zero) ** 2 for each in ranges))
+    best = max(1, round(math.sqrt(wide * far / math.sqrt(len(ranges)))))
+    if any(each.zero.denominator != 1 for each in ranges):
+        return [best]
+    return [0] if len(ranges) == 1 else [0, best]
