@@ -1,5 +1,6 @@
 """Documents that anybody may have written: drawn, or refused in our own words."""
 
+import copy
 import gzip
 import json
 import os
@@ -79,11 +80,11 @@ def mutated(rng, kind):
         if how < 0.15:
             del place[last]
         elif how < 0.25 and isinstance(place, list):
-            place.append(place[last])
+            place.append(copy.deepcopy(place[last]))
         elif how < 0.35 and isinstance(place[last], (int, float)):
             place[last] *= rng.choice([-1, 1e6, 1e60, 1e300, 0])
         else:
-            place[last] = rng.choice(ODD)
+            place[last] = copy.deepcopy(rng.choice(ODD))
     return [json.dumps(one).encode() + b"\n" for one in found]
 
 
