@@ -71,6 +71,14 @@ class Range(NamedTuple):
         Both included.
     zero : Fraction
         A record at lattice coordinate x adds x - zero steps to the sum.
+
+    Privacy
+    -------
+    Public: a function of the configuration alone.
+
+    Source
+    ------
+    Specification 5.11; proof 6.4.
     """
 
     lowest: int
@@ -93,7 +101,16 @@ class Range(NamedTuple):
 
 
 class WindowSums(NamedTuple):
-    """The number of records of a window and the sums of their lattice coordinates; private."""
+    """The number of records of a window and the sums of their lattice coordinates.
+
+    Privacy
+    -------
+    NOT private: a mechanism adds noise to these numbers.
+
+    Source
+    ------
+    Specification 5.11; ours.
+    """
 
     size: int
     sums: list[int]
