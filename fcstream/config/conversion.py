@@ -6,6 +6,7 @@ Configurations of streams and of devices are both read by these functions. Error
 from __future__ import annotations
 
 import difflib
+import threading
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ import msgspec
 from ..errors import ConfigError
 
 Section = TypeVar("Section", bound=msgspec.Struct)
+_ONE_AT_A_TIME = threading.RLock()
+"""msgspec looks at a type's fields when it is first used; if two threads do so at once, the process crashes."""
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -31,9 +34,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def converted(values: Any, section: type[Section], key: str = "") -> Section:
-    """Make a checked section; errors name the key."""
+    """Make a checked section; errors name the key. Threads wait for each other: see `_ONE_AT_A_TIME`."""
     try:
-        return msgspec.convert(values, section)
+        with _ONE_AT_A_TIME:
+            return msgspec.convert(values, section)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from None

@@ -401,10 +401,8 @@ def _remedies(config: Config, job: Job) -> str:
     rho = next((x for x in (config.release.rho * f for f in _MORE_RHO) if _releases(config, rho=x)), None)
     if rho is not None:
         found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` with it")
-    delta = getattr(config.release, "delta", 0.0)
-    more = next(
-        (x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= _MAX_DELTA and _releases(config, delta=x)), None
-    )
+    delta, most = config.release.delta_or_zero, min(_MAX_DELTA, 1e-3 / (hint or 1))
+    more = next((x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= most and _releases(config, delta=x)), None)
     if more is not None:
         found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
     return ", or ".join(found) or "no longer windows and no larger budget would help"

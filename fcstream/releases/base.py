@@ -439,6 +439,9 @@ class Release:
             The line is not a release.
         """
         try:
-            return msgspec.json.decode(line, type=cls)
+            return _DECODER.decode(line)
         except RecursionError:  # others may write where releases are read
             raise msgspec.DecodeError("nested too deeply") from None
+
+
+_DECODER = msgspec.json.Decoder(Release)  # made here, since a type's first use by two threads at once would crash

@@ -103,7 +103,7 @@ def wait_until_ready(process, port):
 
 @pytest.mark.timeout(1800)
 def test_six_brokers_and_two_kills(places, tmp_path):
-    for lateness_s in (10, 60, 360):
+    for lateness_s in (20, 90, 360):
         run = Run(places, tmp_path / str(lateness_s), lateness_s)
         run.go()
         if run.longest_pause_s < lateness_s - 5:  # else what waited for a start was late, and rightly left out
