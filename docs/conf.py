@@ -22,6 +22,7 @@ extensions = [
     "sphinx_click",  # the command line
     "sphinx_gallery.gen_gallery",  # runs examples/*.py
     "pictures",  # docs/_ext: runs docs/pictures/*.py
+    "gallery_links",  # docs/_ext: a link to a program of the gallery leads to its page
     "reference",  # docs/_ext: writes the reference from the code
 ]
 
