@@ -54,7 +54,9 @@ class _KernelCache(caching.FunctionCache):
     def __init__(self, function):  # type: ignore[no-untyped-def]
         super().__init__(function)
         stamp = _digest(function.__module__)
-        self._cache_file = caching.IndexDataCacheFile(self.cache_path, self._impl.filename_base, stamp)
+        # Also in the files' names: two versions that compile at once in one folder never read each other's code.
+        name = f"{self._impl.filename_base}-{stamp.hex()[:16]}"
+        self._cache_file = caching.IndexDataCacheFile(self.cache_path, name, stamp)
 
 
 def kernel(function=None, **options):  # type: ignore[no-untyped-def]

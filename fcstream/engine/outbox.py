@@ -15,7 +15,8 @@ class Outbox:
     """The releases of one engine that its ledger does not know to be published.
 
     Each thread acknowledges what was returned to it, since none knows what another has published. The engine's lock
-    guards all methods. An interrupt by Ctrl-C inside one of them loses no release.
+    guards all methods. An interrupt by Ctrl-C inside one of them loses no release; one that comes after `take` has
+    returned, and before the caller has what it returned, does: the next call counts that as published.
 
     Parameters
     ----------
@@ -96,9 +97,11 @@ class Outbox:
     def _keep_sealed(self) -> None:
         """Keep what the interrupted call of `seal` has sealed, unless that call has kept it."""
         kept = self._waiting.keys() | itertools.chain.from_iterable(self._returned.values())
-        for window, _ in self._ledger.unacknowledged():
-            if window in self._sealing and window not in kept:
-                self._waiting[window] = self._sealing[window]
+        for window, body in self._ledger.unacknowledged():
+            mine = self._sealing.get(window)
+            # Another process may have sealed a draw of its own under the same charge: then only that one is published.
+            if mine is not None and window not in kept and body == mine.to_bytes():
+                self._waiting[window] = mine
 
 
 def window_key(release: Release) -> WindowKey:

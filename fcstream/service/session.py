@@ -282,6 +282,7 @@ class Session:
                 return  # a backlog may take hours, and nothing is charged before it is read
             self._read(LONGEST_WAIT_S)
             self._context.health.beat = time.monotonic()
+        self._note_gaps()  # also what was dropped unread while nothing was left to read
         self._publisher.close_due(now)
 
 

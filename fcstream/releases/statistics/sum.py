@@ -33,6 +33,9 @@ class SumOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Configuration of releases with ``kind = "sum"``: the sum of every feature over a window's records.
 
     Noise is in proportion to the features' public ranges, since a record may lie anywhere in them: declare them narrow.
+    Values are rounded to the lattice before they are added up, so a sum can be off by half a step for each record,
+    which `sigma` does not contain: let `lattice.step` divide the values, or be far below ``sigma`` divided by their
+    number.
 
     Released
     --------
@@ -207,7 +210,7 @@ class NoisySum(MechanismBase):
 
     @classmethod
     def _drawable(cls, loss: PrivacyLoss, ranges: tuple[Range, ...], weight: int) -> NoisySum:
-        made = (cls(loss, ranges, weight, shift) for shift in itertools.count())
+        made = (cls(loss, ranges, weight and max(1, weight >> shift), shift) for shift in itertools.count())
         return next(each for each in made if each.variance <= LARGEST_VARIANCE)
 
     @property
@@ -264,11 +267,14 @@ class NoisySum(MechanismBase):
         return {f"sum of {feature.name}": sigma for feature, sigma in zip(grid.features, sigmas, strict=True)}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
-        if not self.weight:
-            return PlanNotes()
-        return PlanNotes(
-            ("the sums are released as offsets from the middle of the ranges, with the number of records",)
-        )
+        line = "what is released are offsets from the middle of the ranges and the number of records; sums follow"
+        warnings: tuple[str, ...] = ()
+        if size is not None and size / 2 > min(self._sigmas()):
+            warnings = (
+                f"rounding to the lattice can move a sum of {size} records by up to {size / 2:g} steps, more than its "
+                "noise: use a finer `lattice.step`, or one that divides the values",
+            )
+        return PlanNotes((line,) if self.weight else (), warnings)
 
 
 def _weights(ranges: list[Range]) -> list[int]:

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from support.helpers import rows, sample
 
-from fcstream import Engine, Noise, SeededEntropy
-from fcstream.errors import ConfigError, EngineClosed, LedgerMismatch
+from fcstream import Config, Engine, Noise, SeededEntropy
+from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
+from fcstream.ledgers import open_ledger
 from fcstream.testing import ManualClock
 
 
@@ -590,3 +591,26 @@ def test_a_close_says_so_of_records_that_wait_for_a_later_window(caplog):
     with caplog.at_level(logging.WARNING, "fcstream.engine"):
         eng.close()
     assert "records of those that are open are lost" in caplog.text
+
+
+def test_what_another_process_sealed_under_the_same_charge_is_all_that_is_published():
+    """It draws and seals between this engine's draw and its seal: two draws would be two answers for one charge."""
+    config = Config.from_mapping(sample(window={"clock": "broker", "end": None}))
+    ledger = open_ledger("memory:", config.job.terms)
+    slow, fast = (Engine(config, ledger=ledger, noise=Noise(SeededEntropy(seed))) for seed in (1, 2))
+    for engine in (slow, fast):
+        engine.begin(0)
+        engine.push(np.arange(100), rows(100), arrival_ms=np.arange(100))
+    seal, published = ledger.seal, []
+
+    def seal_after_the_other(releases):
+        ledger.seal = seal
+        published.extend(fast.advance(20_000))
+        seal(releases)
+
+    ledger.seal = seal_after_the_other
+    with pytest.raises(LedgerError, match="its release is final"):
+        slow.advance(20_000)
+    assert len(published) == 1
+    assert slow.advance(20_000) == []
+    assert [body for _, body in ledger.unacknowledged()] == [release.to_bytes() for release in published]

@@ -187,3 +187,28 @@ def test_noise_is_as_wide_as_sigma_says():
 def test_wrong_ranges_are_refused(bounds):
     with pytest.raises(fcstream.ConfigError):
         fcstream.private_sum([[1.0]], rho=1, step=0.1, bounds=bounds)
+
+
+@pytest.mark.parametrize(
+    ("features", "step", "rho"),
+    [
+        ([{"minimum": 0.0, "maximum": 1e9}] * 2, 0.01, 0.001),
+        ([{"minimum": 0.0, "maximum": 1e12, "origin": 0.5}], 1.0, 0.01),
+    ],
+)
+def test_a_weight_is_made_coarser_with_its_sums(features, step, rho):
+    """Where the weight alone would ask for more noise than can be drawn."""
+    mechanism = mechanism_of(*features, step=step, rho=rho)
+    assert mechanism.variance <= LARGEST_VARIANCE
+    unit = 2**mechanism.shift
+    widths = [each.half_width if mechanism.weight else each.largest for each in mechanism.ranges]
+    assert mechanism.sensitivity_squared == sum((-(-w // unit)) ** 2 for w in widths) + mechanism.weight**2
+    finest = NoisySum(mechanism.loss, mechanism.ranges, mechanism.weight << mechanism.shift)
+    assert mechanism._total_variance() <= 1.01 * finest._total_variance()
+
+
+def test_a_plan_warns_of_rounding_that_is_larger_than_the_noise():
+    coarse = grid_of({"minimum": 0.0, "maximum": 2.0}, step=1.0)
+    mechanism = NoisySum.of(PrivacyLoss.charge(1.0), coarse)
+    assert "50000 steps" in mechanism.notes(100_000, coarse).warnings[0]
+    assert mechanism.notes(2, coarse).warnings == ()
