@@ -166,7 +166,7 @@ def test_omit_is_for_users(unit):
     ("exhausted", "text"),
     [
         (None, "window 4, which opens at 1970-01-01 00:00:30 UTC, is the first that leaves out a user present"),
-        ("omit", "left out, so from it on counts are too low"),
+        ("omit", "is used up, so from it on counts are too low"),
         ("refuse", "from window 4, which opens at 1970-01-01 00:00:30 UTC, on every window is refused"),
         ("stop", "the run ends at window 4, which opens at 1970-01-01 00:00:30 UTC"),
     ],
