@@ -160,6 +160,7 @@ INSIDE = {
     "plots": ["__init__", "releases", "budget", "marginals", "matrices", "centers", "base", "drawing"],
     "predicates": ["__init__", "bits", "matrices", "tuples", "users", "base"],
     "releases": [
+        "totals",
         "statistics",
         "clusters",
         "means",
@@ -201,6 +202,7 @@ INSIDE = {
         "variance",
     ],
     "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
+    "releases.totals": ["memory", "sums", "factor", "__init__"],
     "reporting": ["scoring", "series", "__init__", "budget", "documents", "text_files"],
     "runtime": [
         "__init__",

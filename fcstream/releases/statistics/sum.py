@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -200,17 +200,25 @@ class NoisySum(MechanismBase):
     @classmethod
     def of(cls, loss: PrivacyLoss, grid: Grid) -> NoisySum:
         """Choose the better way for these features."""
+        return min((way._drawable() for way in cls.ways(loss, grid)), key=cls._total_variance)
+
+    @classmethod
+    def ways(cls, loss: PrivacyLoss, grid: Grid) -> list[NoisySum]:
+        """List the ways that are worth comparing for these features."""
         step = exact(grid.lattice.step)
         ranges = []
         for feature in grid.features:
             column = Column.of(grid, feature.name)
             zero = -exact(feature.origin) / (exact(feature.scale) * step)
             ranges.append(Range(column.lowest, column.highest, zero))
-        return min((cls._drawable(loss, tuple(ranges), w) for w in _weights(ranges)), key=cls._total_variance)
+        return [cls(loss, tuple(ranges), weight) for weight in _weights(ranges)]
 
-    @classmethod
-    def _drawable(cls, loss: PrivacyLoss, ranges: tuple[Range, ...], weight: int) -> NoisySum:
-        made = (cls(loss, ranges, weight and max(1, weight >> shift), shift) for shift in itertools.count())
+    def coarser(self, shift: int) -> NoisySum:
+        """Return the same way with sums that are multiples of 2**shift steps."""
+        return replace(self, weight=self.weight and max(1, self.weight >> shift), shift=shift)
+
+    def _drawable(self) -> NoisySum:
+        made = (self.coarser(shift) for shift in itertools.count())
         return next(each for each in made if each.variance <= LARGEST_VARIANCE)
 
     @property
@@ -229,26 +237,36 @@ class NoisySum(MechanismBase):
 
     def release(self, view: WindowSums, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
-        origins = [each.middle if self.weight else int(each.zero) for each in self.ranges]
-        exact_sums = [total - at * view.size for total, at in zip(view.sums, origins, strict=True)]
+        exact_sums = self.offsets(view)
         drawn = noise.discrete_gaussian(self.variance, len(exact_sums) + (self.weight > 0)).tolist()
         sums = [Fraction(((x >> self.shift) + z) << self.shift) for x, z in zip(exact_sums, drawn, strict=False)]
-        if not self.weight:
-            return self._outcome(sums, None)
-        size = Fraction(self.weight * view.size + drawn[-1], self.weight)
-        sums = [x + (each.middle - each.zero) * size for x, each in zip(sums, self.ranges, strict=True)]
-        return self._outcome(sums, round(size))
+        size = Fraction(self.weight * view.size + drawn[-1], self.weight) if self.weight else None
+        return self.outcome(sums, size, self.variance)
 
-    def _outcome(self, sums: list[Fraction], count: int | None) -> Outcome:
-        return Outcome(
-            value=np.array([float(x) for x in sums]), sigma=np.array(self._sigmas()), count=count, core_count=count
-        )
+    def offsets(self, view: WindowSums) -> list[int]:
+        """Return the exact sums of a window's offsets from the middles, or from the zeros where there is no weight."""
+        origins = [each.middle if self.weight else int(each.zero) for each in self.ranges]
+        return [total - at * view.size for total, at in zip(view.sums, origins, strict=True)]
 
-    def _sigmas(self) -> list[float]:
-        """Standard deviation of each sum's noise, in lattice steps."""
+    def outcome(self, sums: list[Fraction], size: Fraction | None, variance: Fraction | float) -> Outcome:
+        """Return the outcome of noisy sums of offsets and, with a weight, a noisy number of records.
+
+        `variance` is that of the noise in each released integer.
+        """
+        if size is not None:
+            sums = [x + (each.middle - each.zero) * size for x, each in zip(sums, self.ranges, strict=True)]
+        count = None if size is None else round(size)
+        value, sigmas = np.array([float(x) for x in sums]), np.array(self.deviations(variance))
+        return Outcome(value=value, sigma=sigmas, count=count, core_count=count)
+
+    def deviations(self, variance: Fraction | float) -> list[float]:
+        """Return the deviation of each sum's noise, in lattice steps, if each released integer's has this variance."""
         unit = 1 << self.shift
         offsets = (each.middle - each.zero if self.weight else 0 for each in self.ranges)
-        return [math.sqrt(self.variance * (unit**2 + (offset / max(self.weight, 1)) ** 2)) for offset in offsets]
+        return [math.sqrt(variance * (unit**2 + (offset / max(self.weight, 1)) ** 2)) for offset in offsets]
+
+    def _sigmas(self) -> list[float]:
+        return self.deviations(self.variance)
 
     def _total_variance(self) -> float:
         return math.fsum(sigma * sigma for sigma in self._sigmas())
