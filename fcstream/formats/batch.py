@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from .texts import UnusableRecord as UnusableRecord
 
 TIME_UNITS = ("ms", "s", "iso8601")
 MEANINGS = {
@@ -30,7 +31,8 @@ MEANINGS = {
     "duplicate": "this source position was taken before; nothing is lost",
     "bad_user": "a user's id that is neither text nor a whole number, or longer than 1024 characters",
     "unknown_level": "a Boolean or a category that is none of its declared levels",
-    "too_long": "rows of one message beyond those that are read",
+    "not_a_text": "no text and no whole number where a text must stand, or no Unicode",
+    "too_long": "rows of one message beyond those that are read, or a text of more than `max_bytes`",
     "unknown_key": "a key that is not among the declared ones, or does not belong to the partition it came by",
 }
 """Why a record cannot be used, by the reason in dead letters."""
@@ -156,14 +158,6 @@ class Schema:
     def __post_init__(self) -> None:
         if self.time_unit not in TIME_UNITS:
             raise ConfigError(f"must be one of {list(TIME_UNITS)}, got {self.time_unit!r}", "stream.time_unit")
-
-
-class UnusableRecord(Exception):
-    """A cell or record that cannot be used (internal to decoding)."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def parse_iso8601(text: str) -> int:

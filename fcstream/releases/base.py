@@ -138,8 +138,8 @@ class Counter(Protocol):
     def panes(self) -> list[int]:
         """Panes that hold points, ascending."""
 
-    def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points (m, d) to a pane; keeps a copy, not the array."""
+    def add(self, pane: int, points: NDArray[Any]) -> None:
+        """Add lattice points (m, d) to a pane, or texts (m,) for a kind about texts; keeps a copy, not the array."""
 
     def drop(self, pane: int) -> None:
         """Drop a pane's points; does nothing if the pane is absent."""

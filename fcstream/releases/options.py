@@ -28,11 +28,14 @@ class BuildContext:
         Number of panes in a window; 1 for tumbling windows.
     unit : str
         ``event``, ``user`` or ``stream``.
+    texts : tuple of str
+        Names of the features that hold texts, which have no place on the lattice.
     """
 
     grid: Grid
     reach: int = 1
     unit: str = "event"
+    texts: tuple[str, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -63,6 +66,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Whether features may be categories, whose codes have no order."""
     needs_features: ClassVar[bool] = True
     """Whether a configuration without features is refused."""
+    reads_text: ClassVar[bool] = False
+    """Whether the answer is about a feature with ``type = "text"``."""
     needs_no_delta: ClassVar[bool] = False
     """Whether a ``delta``, if the kind has that key, only pays for the record gate."""
 
@@ -70,6 +75,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def holds_records(self) -> bool:
         """Whether memory or work of a window grows by more than a constant per record; such a kind needs a gate."""
         return True
+
+    def needs_gate(self, unit: str) -> bool:
+        """Return whether the record gate belongs before such a kind, with this unit of privacy."""
+        return self.holds_records
 
     @property
     def delta_or_zero(self) -> float:

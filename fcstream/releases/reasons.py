@@ -20,6 +20,9 @@ HINTS = {
         "`release.rho`, or use longer windows"
     ),
     "too_many": "the window holds more records than `window.max_records`: raise it, or use shorter windows",
+    "too_many_values": (
+        "the window holds more different texts than `release.max_values`: raise it, or use shorter windows"
+    ),
     "budget_exhausted": (
         "the budget has no room for another window: `fcstream budget show` shows how it was spent; a new stream needs "
         "a new budget"

@@ -339,7 +339,8 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
     Specification 10.1; proof 2.7.
     """
     key = "window.max_records"
-    if max_records is not None and not options.holds_records:
+    is_needed = options.needs_gate(setting.unit)
+    if max_records is not None and not is_needed:
         raise ConfigError(
             f"belongs to kinds that hold a window's records, but {options.kind!r} takes any number of them: leave it "
             "out",
@@ -347,7 +348,11 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
         )
     if max_records is not None and not options.delta_or_zero:
         raise ConfigError("needs `release.delta`, which pays for refusing more, such as 1e-9", key)
-    if not options.holds_records or not options.delta_or_zero or (max_records is None and options.size_hint is None):
+    if (
+        not options.needs_gate(setting.unit)
+        or not options.delta_or_zero
+        or (max_records is None and options.size_hint is None)
+    ):
         return options.build(setting)
     whole = options.approximate_loss(options.delta_or_zero)
     rho = max(1, whole.rho_nano // SHARE)

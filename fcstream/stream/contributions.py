@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ _LARGE = 2**61
 _TOGETHER = rows_within(MAX_COORDINATE) // 2
 """Records that are added at a time: a sum below `_LARGE` then stays below 2**62, all of one user too."""
 _FRESH_KEYS = 4096
+T = TypeVar("T")
 
 
 def user_key(salt: bytes, name: str) -> bytes:
@@ -26,7 +28,56 @@ def user_key(salt: bytes, name: str) -> bytes:
     return hashlib.blake2b(data, digest_size=KEY_BYTES, key=salt).digest()
 
 
-class UserPoints:
+class UserWindows(Generic[T]):
+    """Something of the users of each open window; of a flooded window, which holds too many users, their keys only.
+
+    Privacy
+    -------
+    NOT private. A flooded window keeps 16 bytes a user, since all of them pay for its refusal.
+
+    Source
+    ------
+    Specification 8.3, 10.2; proof 2.7; ours.
+    """
+
+    def __init__(self) -> None:
+        self._windows: dict[int, T] = {}
+        self._flooded: dict[int, UserKeys] = {}
+
+    def names(self, window: int) -> Collection[str]:
+        """Return the names of a window's users, if it is not flooded."""
+        raise NotImplementedError
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no window has a record."""
+        return not self._windows and not self._flooded
+
+    def size(self, window: int) -> int:
+        """Return how many users of a window are kept with more than their keys."""
+        return len(self.names(window))
+
+    def flood(self, window: int, salt: bytes) -> None:
+        """Drop what is kept of a window, now and later, but the keys of its users."""
+        names = self.names(window)
+        self._windows.pop(window, None)
+        self._flooded[window] = UserKeys(salt)
+        self._flooded[window].add(names)
+
+    def is_flooded(self, window: int, names: NDArray[np.object_]) -> bool:
+        """Tell whether a window is flooded; then only the keys of the users of these new records (m,) are noted."""
+        if window in self._flooded:
+            self._flooded[window].add(names.tolist())
+        return window in self._flooded
+
+    def forget_before(self, window: int) -> None:
+        """Drop the records of earlier windows."""
+        for held in (self._windows, self._flooded):
+            for old in [index for index in held if index < window]:
+                del held[old]
+
+
+class UserPoints(UserWindows["_Open"]):
     """Reduces records of open windows to one lattice point per user and window, on arrival.
 
     Parameters
@@ -44,8 +95,7 @@ class UserPoints:
 
     Complexity
     ----------
-    O(1) a record; memory per user and open window, not per record. A flooded window (one that holds too many users)
-    keeps 16 bytes a user, since all of them pay for its refusal.
+    O(1) a record; memory per user and open window, not per record.
 
     Source
     ------
@@ -55,34 +105,18 @@ class UserPoints:
     def __init__(self, dimension: int, per_user: str) -> None:
         if per_user not in ("first", "mean"):
             raise ConfigError(f"must be 'first' or 'mean', got {per_user!r}", "stream.per_user")
+        super().__init__()
         self.dimension = dimension
         self._takes_mean = per_user == "mean"
-        self._windows: dict[int, _Open] = {}
-        self._flooded: dict[int, _Keys] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no window has a record."""
-        return not self._windows and not self._flooded
-
-    def size(self, window: int) -> int:
-        """Return how many users of a window have points."""
-        return len(self._windows[window].slots) if window in self._windows else 0
-
-    def flood(self, window: int, salt: bytes) -> None:
-        """Drop the points of a window, present and future ones, and keep only the keys of its users."""
-        held = self._windows.pop(window, None)
-        self._flooded[window] = _Keys(salt)
-        self._flooded[window].add(held.slots if held else ())
+    def names(self, window: int) -> Collection[str]:
+        return self._windows[window].slots if window in self._windows else ()
 
     def add(
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
     ) -> None:
         """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
-        if len(names) == 0:
-            return
-        if window in self._flooded:
-            self._flooded[window].add(names.tolist())
+        if len(names) == 0 or self.is_flooded(window, names):
             return
         held = self._windows.setdefault(window, _Open(self.dimension))
         slots = held.slots
@@ -129,15 +163,18 @@ class UserPoints:
         held.slots = {name: i for i, name in enumerate(names)}
         held.sums, held.counts, held.times, held.wide = sums, counts, np.zeros(len(names), np.int64), wide
 
-    def forget_before(self, window: int) -> None:
-        """Drop the records of earlier windows."""
-        for held in (self._windows, self._flooded):
-            for old in [index for index in held if index < window]:
-                del held[old]
 
+class UserKeys:
+    """The keys of the users of one flooded window.
 
-class _Keys:
-    """The keys of the users of one flooded window."""
+    Privacy
+    -------
+    NOT private.
+
+    Source
+    ------
+    Specification 8.3, 10.2; ours.
+    """
 
     def __init__(self, salt: bytes) -> None:
         self._salt = salt

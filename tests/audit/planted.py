@@ -54,6 +54,10 @@ class Fault:
 
 SENSITIVITY = "unit/releases/test_sums.py::test_one_record_moves_what_is_released_by_what_is_paid_for"
 MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
+FREQUENT = "audit/test_frequent.py::test_neighbors_stay_below_the_claim"
+THRESHOLD = (
+    "unit/releases/test_frequent.py::test_the_threshold_is_the_least_number_that_a_text_of_one_record_hardly_reaches"
+)
 STREAM = "audit/test_stream_faults.py::test"
 
 FAULTS = [
@@ -93,6 +97,34 @@ FAULTS = [
         "each.half_width if self.weight else each.largest for each",
         "each.half_width // 2 if self.weight else each.largest // 2 for each",
         (SENSITIVITY,),
+    ),
+    Fault(
+        "half the noise of frequent texts",
+        "releases/statistics/frequent.py",
+        "return Fraction(self.per_user * RHO_UNIT, 2 * self.share.rho_nano)",
+        "return Fraction(self.per_user * RHO_UNIT, 8 * self.share.rho_nano)",
+        (f"{FREQUENT}[event]", THRESHOLD),
+    ),
+    Fault(
+        "a text of one record is told a little too often",
+        "releases/statistics/frequent.py",
+        "return 1 + least_gaussian(",
+        "return least_gaussian(",
+        (THRESHOLD, f"{FREQUENT}[event, a new text]"),
+    ),
+    Fault(
+        "a threshold that forgets that a user has several texts",
+        "releases/statistics/frequent.py",
+        "DELTA_UNIT * self.per_user",
+        "DELTA_UNIT",
+        (THRESHOLD,),
+    ),
+    Fault(
+        "a user's texts are those that were read first",
+        "stream/user_values.py",
+        "del chosen[max(chosen, key=lambda each: (chosen[each], each))]",
+        "del chosen[text]",
+        ("unit/releases/test_frequent.py::test_a_users_texts_are_a_function_of_that_users_records",),
     ),
     Fault(
         "half the noise of a histogram",

@@ -48,7 +48,7 @@ INSIDE = {
         "__init__",
     ],
     "accounting": ["filters", "__init__", "losses"],
-    "arrays": ["approximate_dp", "clusters", "__init__", "statistics"],
+    "arrays": ["approximate_dp", "clusters", "frequent", "__init__", "statistics"],
     "cli": ["__init__", "budget", "local", "run", "preflight", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "conversion", "durations", "sections"],
     "connectors": [
@@ -109,7 +109,7 @@ INSIDE = {
         "outbox",
         "records",
     ],
-    "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
+    "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch", "texts"],
     "ledgers": [
         "__init__",
         "retired_streams",
@@ -192,6 +192,7 @@ INSIDE = {
     "releases.means": ["searched", "tracking", "__init__", "approximate_dp", "mean"],
     "releases.statistics": [
         "covariance",
+        "frequent",
         "histogram",
         "quantiles",
         "sum",
@@ -252,7 +253,17 @@ INSIDE = {
         "sessions",
         "stores",
     ],
-    "stream": ["admission", "contributions", "__init__", "waiting_records", "lattice", "panes", "totals", "windows"],
+    "stream": [
+        "admission",
+        "user_values",
+        "contributions",
+        "__init__",
+        "waiting_records",
+        "lattice",
+        "panes",
+        "totals",
+        "windows",
+    ],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
 # These may call kernels.
@@ -384,6 +395,7 @@ NEEDS_SECTIONS = [
     "releases.record_gate",
     "releases.statistics.histogram",
     "releases.statistics.sum",
+    "releases.statistics.frequent",
     "releases.statistics.quantiles",
     "releases.statistics.variance",
     "releases.statistics.covariance",

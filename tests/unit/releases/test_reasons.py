@@ -98,7 +98,8 @@ def test_a_call_on_an_array_distinguishes_them():
 
 def test_every_reason_has_a_hint():
     assert set(REASONS) == {
-        "too_few", "no_core", "no_match", "no_radius", "too_many", "budget_exhausted", "interrupted"
+        "too_few", "no_core", "no_match", "no_radius", "too_many", "too_many_values",
+        "budget_exhausted", "interrupted",
     }  # fmt: skip
     assert all(len(hint) > 20 for hint in HINTS.values())
 

@@ -1,0 +1,70 @@
+"""Texts of records: how they are normalized, and which are rejected."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+MAX_BYTES = 256
+"""Most bytes of a text in UTF-8, unless the configuration says otherwise."""
+
+
+class UnusableRecord(Exception):
+    """A cell or record that cannot be used (internal to decoding)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
+    """Read one text in Unicode's normal form C; a whole number becomes its decimal text.
+
+    Raises
+    ------
+    UnusableRecord
+        ``missing``, ``not_a_text``, or ``too_long``: more than `max_bytes` of UTF-8.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise UnusableRecord("not_a_text") from None
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+        # A byte holds one digit, and no int of more than 4,300 digits is written by Python.
+        value = str(int(value)) if abs(int(value)) < 10**4000 else "0" * 4001
+    if value is None or value == "":
+        raise UnusableRecord("missing")
+    if not isinstance(value, str):
+        raise UnusableRecord("not_a_text")
+    if not value.isascii():
+        value = unicodedata.normalize("NFC", value)
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise UnusableRecord("not_a_text") from None  # half of a surrogate pair
+    if size > max_bytes:
+        raise UnusableRecord("too_long")
+    return str(value)
+
+
+def plain_texts(values: Iterable[Any], max_bytes: int) -> list[str | None]:
+    """Read many texts; None for those that `parse_text` refuses."""
+    cells = list(values)
+    try:  # a column of ASCII texts is its own normal form
+        whole = "".join(cells)
+    except TypeError:
+        whole = "\ufffd"
+    if whole.isascii() and all(map(len, cells)) and max(map(len, cells), default=0) <= max_bytes:
+        return cells
+    return [_text_or_none(cell, max_bytes) for cell in cells]
+
+
+def _text_or_none(value: Any, max_bytes: int) -> str | None:
+    try:
+        return parse_text(value, max_bytes)
+    except UnusableRecord:
+        return None
