@@ -8,13 +8,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from ..noise.samplers import Noise
 from ..stream.lattice import MAX_RADIUS_SQUARED
-from .exact import PointCounts, WindowView, numbered
+from .exact import FriendCounts, PointCounts, Selection, WindowView, numbered
 from .tiles import LANES, SortedRows, TilePane
 
 MAX_RADII = 256
@@ -76,6 +78,10 @@ class MultiRadiusView:
                 sums.radius_totals(some, found)
                 totals = [a + b for a, b in zip(totals, found.tolist(), strict=True)]
         return np.array(list(itertools.accumulate(totals)), object)
+
+    def select(self, mask: NDArray[np.bool_]) -> Selection:
+        """Select the points whose entry is true in a mask (n,), which is in the order of `points`."""
+        return self.at(0).select(mask)
 
     def at(self, index: int) -> WindowView:
         """Return the window's view for one radius, equal to that of a counter for this radius alone."""
@@ -174,3 +180,92 @@ class LadderCounts(PointCounts):
             )
         slots = batch.slots[: batch.size]
         mine[slots // LANES, :, slots % LANES] += found[: batch.size]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLadderView:
+    """View of a window whose records were sampled for a search (specification 3.6); private.
+
+    Attributes
+    ----------
+    sample : MultiRadiusView
+        The records whose coins said so, with their pairs among each other.
+    everyone : WindowView
+        All records, without counts.
+    """
+
+    sample: MultiRadiusView
+    everyone: WindowView
+
+    def __repr__(self) -> str:
+        return "<SampledLadderView of a window>"  # points and counts are private
+
+    @property
+    def size(self) -> int:
+        return self.everyone.size
+
+    def select(self, mask: NDArray[np.bool_]) -> Selection:
+        """Select the points whose entry is true in a mask (n,), which is in the order of `everyone.points`."""
+        return self.everyone.select(mask)
+
+
+class SampledLadderCounts:
+    """Keeps all records, and compares a random part of them with each other at several radii (specification 3.6).
+
+    Parameters
+    ----------
+    dimension : int
+    radii_squared : sequence of int
+        As for `LadderCounts`.
+    rate : Fraction
+        In (0, 1]: the chance of each record to be in the sample, fixed from public facts before the first record.
+    noise : Noise
+        The source of the coins: one for each record, independent of everything, drawn when it is added.
+
+    Notes
+    -----
+    One sample serves all radii. The pairs inside it are counted exactly, and the others not at all.
+
+    Complexity
+    ----------
+    rate**2 of the work of `LadderCounts`. Memory: 8 * d bytes per record, besides what the sample takes.
+
+    Source
+    ------
+    Specification 3.6; proof 5.8; ours.
+    """
+
+    def __init__(self, dimension: int, radii_squared: Sequence[int], rate: Fraction, noise: Noise) -> None:
+        if not isinstance(rate, Fraction) or not 0 < rate <= 1:
+            raise ConfigError(f"must be a Fraction in (0, 1], got {rate!r}", "rate")
+        self.rate = rate
+        self._everyone = FriendCounts(dimension, None)
+        self._sample = LadderCounts(dimension, radii_squared)
+        self._noise = noise
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold points, ascending."""
+        return self._everyone.panes
+
+    def size(self, pane: int) -> int:
+        """Return the number of points in one pane."""
+        return self._everyone.size(pane)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Add lattice points (m, d) to a pane, each to the sample too if its coin says so."""
+        chances = np.full(len(points), self.rate.numerator, np.int64)
+        chosen = self._noise.bernoulli(chances, self.rate.denominator)
+        self._everyone.add(pane, points)
+        self._sample.add(pane, points[chosen])
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane, its points and its coins."""
+        for counter in (self._everyone, self._sample):
+            counter.drop(pane)
+            counter.free_spare()
+
+    def view(self, panes: Iterable[int]) -> SampledLadderView:
+        """Return the view of the window made of `panes`; absent panes are empty."""
+        wanted = list(panes)
+        return SampledLadderView(self._sample.view(wanted), self._everyone.view(wanted))

@@ -186,6 +186,20 @@ FAULTS = [
         ("unit/releases/test_searched_means.py::test_searches_equal_the_naive_twin_with_the_same_words",),
     ),
     Fault(
+        "a search in a sample that pays by the sample's share",
+        "releases/means/searched.py",
+        "return self.loss - PrivacyLoss(self.search.rho_nano)",
+        "return self.loss - PrivacyLoss(int(self.search.rho_nano * self.sample_rate))",
+        ("unit/releases/test_searched_means.py::test_a_sample_finds_a_radius_and_the_core_has_coins_of_its_own",),
+    ),
+    Fault(
+        "coins of a sample whose chance depends on how many records came",
+        "counting/multi_radius.py",
+        "self._noise.bernoulli(chances, self.rate.denominator)",
+        "self._noise.bernoulli(chances, self.rate.denominator + len(points) // 100)",
+        ("unit/counting/test_multi_radius.py::test_a_records_coin_has_the_public_chance_and_depends_on_nothing_else",),
+    ),
+    Fault(
         "keep bits at half their noise",
         "cores/filters.py",
         "sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)",

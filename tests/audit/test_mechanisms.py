@@ -60,6 +60,12 @@ CASES = {  # what is configured, the records that both windows hold, and the one
         [CENTER] * 3,
         CENTER,
     ),
+    "a core's size, sampled and searched": (
+        {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": 20_000, "rho": 2.0, "pairs": "blocks"}
+        | {"spread": None},
+        [CENTER] * 3,
+        CENTER,
+    ),
 }
 GATE = [name for name in CASES if name.startswith("a core's size")]
 

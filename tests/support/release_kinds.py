@@ -37,6 +37,10 @@ ALSO = {
         {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None},
         True,
     ),
+    "mean/recentered, searched in a sample": (
+        {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None, "pairs": "blocks"},
+        True,
+    ),
     "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
     # Fixed tuples of empty shards agree, and so are averaged.

@@ -10,12 +10,13 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.multi_radius import LadderCounts, MultiRadiusView
+from ...counting.exact import WindowView
+from ...counting.multi_radius import LadderCounts, MultiRadiusView, SampledLadderCounts, SampledLadderView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, Lattice
-from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, percent
 from ..core_stage import noise_warnings
 from ..diameter_search import DiameterSearch
 from ..options import BuildContext
@@ -31,6 +32,8 @@ _ROOM = Fraction(11, 200)  # that are this share of the points
 _MAX_WIDER = 4  # steps of the grid of radii
 _ROUGH = 0.6
 _MIN_SEARCH, _MAX_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
+_FEWEST = 8192  # records of a sample: the share of their pairs within a radius is known to about 1%
+_BARS = 200  # of `friendly`: a sample of this many bars leaves out at most 1% of the pairs
 
 
 def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
@@ -72,6 +75,10 @@ class SearchedMean(PointMechanism):
         pairs, and the radius found may then be the distance of these outliers.
     outliers : float
         See `RecentredMean`.
+    sampling : str
+        Which pairs the core is found from: ``exact``, ``blocks`` or ``hidden``. If not ``exact``, the search compares
+        the records of a random sample only, and the core's pairs are counted when the window closes, at the radius
+        found.
 
     Privacy
     -------
@@ -79,9 +86,15 @@ class SearchedMean(PointMechanism):
     coins), then a mean with the rest at a radius that counts as released. With ``friendly`` the search costs 0.1 rho;
     the shares of ``recentered`` come from public numbers.
 
+    A sample has one independent coin for each record, with a public chance, and serves all checks. For every outcome of
+    the coins the neighbors' samples are equal or differ in that one record, so the search costs as much as on all
+    records. That the record may not be in the sample is not counted in its favor. The core's coins are fresh ones,
+    drawn after the radius was found.
+
     Source
     ------
-    Specification 5.6; proof 5.6; Tsfadia et al. 2022, FC_Avg_UnknownDiam; ``recentered`` is ours.
+    Specification 5.6, 5.14; proofs 3.7, 5.6, 5.8; Tsfadia et al. 2022, FC_Avg_UnknownDiam; ``recentered`` and the
+    sample are ours.
     """
 
     loss: PrivacyLoss
@@ -91,6 +104,7 @@ class SearchedMean(PointMechanism):
     method: str = "recentered"
     outliers: float = 0.0
     kind: str = "mean"
+    sampling: str = "exact"
     false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -112,7 +126,29 @@ class SearchedMean(PointMechanism):
             return DiameterSearch(self.loss.rho_nano // 10, BETA / 2, radii)
         expected = Fraction(max(self.outliers, _FEW_OUTLIERS)).limit_denominator(1000)
         tolerance = min(2 * expected * (1 - expected) + _ROOM, Fraction(1, 2))
-        return DiameterSearch(_search_share(self.loss.rho_nano, radii, self.size_hint), 1.0, radii, tolerance)
+        share = _search_share(self.loss.rho_nano, radii, self.sample_hint)
+        return DiameterSearch(share, 1.0, radii, tolerance)
+
+    @cached_property
+    def sample_hint(self) -> int:
+        """Number of records that the search compares with each other, if there are `size_hint` records.
+
+        A sample holds 8,192 of them, and more where the rho is so small that the search would cost more than a
+        hundredth of it (``friendly``: that it would leave out more than a hundredth of the pairs).
+        """
+        if self.sampling == "exact":
+            return self.size_hint
+        radii = len(self.radii_squared)
+        if self.method == "friendly":
+            needed = _BARS * DiameterSearch(self.loss.rho_nano // 10, BETA / 2, radii).check.bar
+        else:
+            needed = math.sqrt(_search_rho(radii, 1) / max(1, self.loss.rho_nano // _MIN_SEARCH))
+        return min(self.size_hint, max(_FEWEST, math.ceil(needed)))
+
+    @property
+    def sample_rate(self) -> Fraction:
+        """Chance of a record to be in the sample; public."""
+        return Fraction(self.sample_hint, self.size_hint)
 
     @cached_property
     def wider(self) -> int:
@@ -126,7 +162,7 @@ class SearchedMean(PointMechanism):
         found, steps = 10.0**6, 0
         while steps < _MAX_WIDER:
             radius_squared = int((found * BASE ** (steps + 1)) ** 2)
-            mean = RecentredMean(self._rest, radius_squared, self.dimension, self.size_hint, outliers=self.outliers)
+            mean = _recentred(self, radius_squared)
             size = max(1.0, (1 - self.outliers) * self.size_hint - mean.center.offset)
             error = math.sqrt(self.dimension) * mean.center.sigma(size, self.dimension)
             if error > _ROUGH * found / math.sqrt(2):
@@ -143,15 +179,31 @@ class SearchedMean(PointMechanism):
         """Return the mechanism of the mean after a search that found this radius."""
         return _mean_at(self, found)
 
-    def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts:
-        """Return the counter, which keeps exact friend counts for every radius."""
-        return LadderCounts(dimension, self.radii_squared, reach)
+    def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts | SampledLadderCounts:
+        """Return the counter, which keeps exact friend counts for every radius: of all records, or of a sample."""
+        if self.sampling == "exact":
+            return LadderCounts(dimension, self.radii_squared, reach)
+        if reach > 1:
+            raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+        return SampledLadderCounts(dimension, self.radii_squared, self.sample_rate, noise)
 
-    def release(self, view: MultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: MultiRadiusView | SampledLadderView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        found = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
+        sample = view.sample if isinstance(view, SampledLadderView) else view
+        found = self.search.find(sample.pairs.tolist().__getitem__, sample.size, noise, charge.start)
         mean = self.mean_at(found)
-        return mean.stages(view.at(self.radii_squared.index(mean.radius_squared)), charge, noise)
+        return mean.stages(self._at(mean, view, noise), charge, noise)
+
+    def _at(
+        self, mean: RecentredMean | FriendlyMean, view: MultiRadiusView | SampledLadderView, noise: Noise
+    ) -> WindowView:
+        """Return the window's view at the radius of the mean; of a sampled window the core's pairs are counted now."""
+        if isinstance(view, MultiRadiusView):
+            return view.at(self.radii_squared.index(mean.radius_squared))
+        counter = mean.counter(self.dimension, 1, noise)
+        counter.add(0, view.everyone.points())
+        found: WindowView = counter.view([0])
+        return found
 
     def hint(self, reason: str) -> str:
         return super().hint(reason).replace("release.radius", "release.radius_max").replace("`radius`", "`radius_max`")
@@ -164,9 +216,15 @@ class SearchedMean(PointMechanism):
             f"{self.search.rho_nano / RHO_UNIT:.3g} of rho: expected errors are those at a radius in the middle, "
             "and in proportion to the one found"
         )
-        return PlanNotes(
-            (line,), noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared), {"radii": len(radii)}
-        )
+        lines, facts = [line], {"radii": len(radii)}
+        if self.sampling != "exact":
+            pairs = self.mean_at(0).pairs
+            lines.append(
+                f"the search compares a random sample of about {self.sample_hint} records; when a window closes, "
+                f"friends are counted among {percent(float(pairs.rate))} of all pairs ({pairs.kind})"
+            )
+            facts["search_sample"] = self.sample_hint
+        return PlanNotes(tuple(lines), noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared), facts)
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window whose diameter lies in the middle of the radii.
@@ -207,14 +265,16 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         if self.radius_min is None or self.radius_max is None:
             missing = "radius_min" if self.radius_min is None else "radius_max"
             raise ConfigError("is required with radius 'search'", f"release.{missing}")
-        for key, allowed in (("spread", "histogram"), ("center", None), ("pairs", "exact")):
+        if self.pairs != "exact" and setting.reach > 1:
+            raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+        for key, allowed in (("spread", "histogram"), ("center", None)):
             if getattr(self, key) != allowed:
                 raise ConfigError("must be left out when the radius is searched for", f"release.{key}")
         if self.outliers and self.method == "friendly":
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
         radii = search_radii(setting.grid.lattice, self.radius_min, self.radius_max)
         loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
-        return SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers)
+        return SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers, sampling=self.pairs)
 
 
 @lru_cache(maxsize=1024)
@@ -222,8 +282,20 @@ def _mean_at(mechanism: SearchedMean, found: int) -> RecentredMean | FriendlyMea
     rest, radii = mechanism._rest, mechanism.radii_squared
     wider = radii[min(found + mechanism.wider, len(radii) - 1)]
     if mechanism.method == "friendly":
-        return FriendlyMean(rest, wider, mechanism.dimension, mechanism.size_hint)
-    return RecentredMean(rest, wider, mechanism.dimension, mechanism.size_hint, outliers=mechanism.outliers)
+        return FriendlyMean(rest, wider, mechanism.dimension, mechanism.size_hint, mechanism.sampling)
+    return _recentred(mechanism, wider)
+
+
+def _recentred(mechanism: SearchedMean, radius_squared: int) -> RecentredMean:
+    """Return the recentred mean at a radius, with what the search leaves."""
+    return RecentredMean(
+        mechanism._rest,
+        radius_squared,
+        mechanism.dimension,
+        mechanism.size_hint,
+        sampling=mechanism.sampling,
+        outliers=mechanism.outliers,
+    )
 
 
 def _search_share(rho_nano: int, radii: int, size: int) -> int:
@@ -231,5 +303,9 @@ def _search_share(rho_nano: int, radii: int, size: int) -> int:
 
     It is a function of public numbers.
     """
-    needed = max(1, (radii - 1).bit_length()) * 2 * (_SURE / (float(_ROOM) * size)) ** 2 * RHO_UNIT
-    return max(rho_nano // _MIN_SEARCH, min(rho_nano // _MAX_SEARCH, math.ceil(needed)))
+    return max(rho_nano // _MIN_SEARCH, min(rho_nano // _MAX_SEARCH, math.ceil(_search_rho(radii, size))))
+
+
+def _search_rho(radii: int, size: int) -> float:
+    """Return the rho (nano) with which noise hardly ever decides a check on `size` records."""
+    return max(1, (radii - 1).bit_length()) * 2 * (_SURE / (float(_ROOM) * size)) ** 2 * RHO_UNIT

@@ -17,12 +17,13 @@ import fcstream
 from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
-from fcstream.counting.multi_radius import LadderCounts
+from fcstream.counting.multi_radius import LadderCounts, SampledLadderCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.releases.means import searched
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.releases.means.searched import BETA, SearchedMean, search_radii
 from fcstream.stream.lattice import Lattice
@@ -196,13 +197,23 @@ DEGENERATE = {
 }
 
 
+def window(mechanism, points, seed):
+    """What its own counter sees of points."""
+    counter = mechanism.counter(points.shape[1], 1, Noise(SeededEntropy(seed)))
+    for batch in np.array_split(points, 3):
+        counter.add(0, batch)
+    return counter.view([0])
+
+
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("method", ["recentered", "friendly"])
-def test_degenerate_windows_release_or_refuse_at_the_price_they_say(name, method):
-    mechanism = mean(method=method, loss=PrivacyLoss.charge(2, 1e-8), hint=600)
+@pytest.mark.parametrize("sampling", ["exact", "blocks", "hidden"])
+def test_degenerate_windows_release_or_refuse_at_the_price_they_say(name, method, sampling, monkeypatch):
+    monkeypatch.setattr(searched, "_FEWEST", 200)
+    mechanism = mean(method=method, loss=PrivacyLoss.charge(4, 1e-8), hint=600, sampling=sampling)
     for seed in range(3):
         charge = charge_for(mechanism.loss)
-        outcome = mechanism.release(multi_radius_view(DEGENERATE[name]), charge, Noise(SeededEntropy(seed)))
+        outcome = mechanism.release(window(mechanism, DEGENERATE[name], seed), charge, Noise(SeededEntropy(seed)))
         assert (mechanism.loss - charge.unused).fits(mechanism.loss)
         if name in ("all equal", "collinear"):
             center = DEGENERATE[name].mean(axis=0)
@@ -253,7 +264,7 @@ def test_windows_search_tumbling_and_sliding():
     assert "searched for" in str(report)
     for wrong in (
         {"method": "tracking"},
-        {"pairs": "blocks"},
+        {"pairs": "blocks", "rho": 0.1},  # no sample of pairs finds a core among so few
         {"radius_max": None},
         {"radius_max": 0.005},
         {"spread": 1.0},
@@ -330,3 +341,101 @@ def test_audit_of_a_check(factor):
         noise = Weak(SeededEntropy(i), factor)
         of.append(np.array([[check.passes(pairs, size, noise)] for _ in range(6000)], float))
     assert (epsilon_lower_bound(*of, 1e-3) < epsilon_tight(0.1, 1e-3)) == (factor == 1.0)
+
+
+# -- a search in a sample ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["recentered", "friendly"])
+@pytest.mark.parametrize("sampling", ["blocks", "hidden"])
+def test_a_sample_finds_a_radius_and_the_core_has_coins_of_its_own(method, sampling, monkeypatch):
+    """The same words by hand: a search among the chosen records, then a mean of all at that radius."""
+    monkeypatch.setattr(searched, "_FEWEST", 300)
+    rng = np.random.default_rng(6)
+    points = np.rint(rng.normal(size=(900, 2)) * 150)
+    points[:20] = 70_000
+    mechanism = mean(hint=900, sampling=sampling, method=method, loss=PrivacyLoss.charge(4, 1e-8))
+    assert (mechanism.sample_hint == 300) == (method == "recentered")
+    view = window(mechanism, points, 3)
+    chosen, coins = [], Noise(SeededEntropy(3))
+    for batch in np.array_split(points, 3):
+        rate = mechanism.sample_rate
+        chosen += batch[coins.bernoulli(np.full(len(batch), rate.numerator), rate.denominator)].tolist()
+    noise, twin, charge = Noise(SeededEntropy(9)), Noise(SeededEntropy(9)), charge_for(mechanism.loss)
+    outcome = mechanism.release(view, charge, noise)
+    check = mechanism.search.check
+    variance = gaussian_variance(2049**2, check.rho_nano)
+    found = naive.find_diameter(
+        chosen, RADII, check.tolerance, check.bar, lambda: int(twin.discrete_gaussian(variance, 1)[0])
+    )
+    known = mechanism.mean_at(found)
+    assert known.sampling == sampling
+    expected = known.release(window_at(known, view.everyone.points(), twin), charge_for(known.loss), twin)
+    assert outcome.value.tolist() == expected.value.tolist()
+    assert np.abs(outcome.value).max() < 60
+    assert (mechanism.loss - charge.unused).fits(mechanism.loss)
+    assert mechanism.search.rho_nano + known.loss.rho_nano == mechanism.loss.rho_nano  # no amplification is claimed
+
+
+def window_at(mechanism, points, noise):
+    counter = mechanism.counter(points.shape[1], 1, noise)
+    counter.add(0, points)
+    return counter.view([0])
+
+
+def test_the_size_of_a_sample_is_public_and_enough_for_a_hundredth_of_rho():
+    for rho in (0.001, 0.01, 0.1, 1.0):
+        found = mean(hint=10**6, sampling="blocks", loss=PrivacyLoss.charge(rho, 1e-8))
+        assert 8192 <= found.sample_hint < 60_000
+        assert found.sample_rate == Fraction(found.sample_hint, 10**6)
+        assert found.search.rho_nano <= found.loss.rho_nano // 100 + 1
+        checks = found.search.check
+        assert 2.9 * checks.sigma < 0.055 * found.sample_hint
+    assert mean(hint=10**6).sample_rate == 1
+    few = mean(hint=5000, sampling="hidden")
+    assert few.sample_hint == 5000
+    friendly = mean(hint=10**6, sampling="hidden", method="friendly", loss=PrivacyLoss.charge(0.1, 1e-8))
+    assert 200 * friendly.search.check.bar <= friendly.sample_hint < 200 * friendly.search.check.bar + 1
+
+
+def test_windows_search_in_a_sample():
+    rng = np.random.default_rng(5)
+    times = np.sort(rng.integers(0, 20_000, 20_000))
+    rows = rng.normal([20, 50], 0.3, size=(20_000, 2))
+    search = {"radius": "search", "radius_min": 0.01, "radius_max": 100.0, "size_hint": 10_000, "spread": None}
+    config = sample(
+        window={"end": "1970-01-01T00:00:20Z"},
+        release={**search, "pairs": "blocks", "rho": 0.5},
+        budget={"rho": 8.0},
+        lattice={"step": 1e-3},
+    )
+    text = str(plan(Config.from_mapping(config)))
+    assert "a random sample of about 8192 records; when a window closes, friends are counted among" in text
+    engine = Engine(config)
+    engine.push(times, rows)
+    for release in engine.close():
+        assert np.abs(np.array(release.value) - [20, 50]).max() < 0.1
+        assert release.rho <= 0.5
+    sliding = sample(window={"slide": "5s"}, release={**search, "pairs": "blocks"})
+    with pytest.raises(ConfigError, match=r"release\.pairs: must be 'exact' for sliding windows"):
+        Engine(sliding)
+    with pytest.raises(ConfigError, match="sliding"):
+        mean(hint=10_000, sampling="blocks").counter(2, 2, Noise())
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.1])
+def test_audit_of_a_search_in_a_sample(factor):
+    """One more record, a stranger to all, with coins that are drawn anew in every run."""
+    search = DiameterSearch(5 * 10**8, 1.0, 2, Fraction(1, 36))  # one stranger per point of a sample is undecided
+    points, of = np.zeros((41, 2)), []
+    points[40] = 900
+    for more in (0, 1):
+        noise, rows = Weak(SeededEntropy(more), factor), []
+        for _ in range(4000):
+            counter = SampledLadderCounts(2, [100, 10**6], Fraction(9, 10), noise)
+            counter.add(0, points[: 40 + more])
+            view = counter.view([0]).sample
+            rows.append([search.find(view.pairs.tolist().__getitem__, view.size, noise)])
+        of.append(np.array(rows, float))
+    assert factor < 1 or 0.05 < of[0].mean() < 0.95
+    assert (epsilon_lower_bound(*of, 1e-3) < epsilon_tight(0.5, 1e-3)) == (factor == 1.0)
