@@ -22,7 +22,17 @@ import numpy as np
 from .accounting.losses import PrivacyLoss
 from .connectors.base import LiveSource, ReplayableSource, SparseSource
 from .connectors.sinks import Sink
-from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Ledger, Request, SealedRelease, Terms, WindowKey
+from .ledgers.base import (
+    TOTAL_BLOCK,
+    USER_BLOCK,
+    EpochState,
+    Ledger,
+    Request,
+    SealedRelease,
+    StateLedger,
+    Terms,
+    WindowKey,
+)
 from .releases.base import Release
 from .stream.contributions import user_key
 
@@ -226,6 +236,59 @@ class LedgerContract:
             ledger = self.make(self.terms, tmp_path)
             assert ledger.keep_setting("start", "third") == "first"
             ledger.close()
+
+    def stateful(self, tmp_path: Path) -> StateLedger:
+        """Open the ledger, if it keeps what windows leave for later ones."""
+        import pytest
+
+        ledger = self.make(self.terms, tmp_path)
+        if not isinstance(ledger, StateLedger):
+            pytest.skip("this ledger keeps no states of epochs")
+        return ledger
+
+    def test_states_are_sealed_with_their_releases(self, tmp_path: Path) -> None:
+        ledger = self.stateful(tmp_path)
+        assert ledger.epoch_states("", 0) == []
+        ledger.forget_states("", 60)
+        for index in range(3):
+            ledger.charge([self.request(index)])
+            state = EpochState("", 0, 60_000 * index, b"left %d" % index)
+            other = EpochState("other", 0, 60_000 * index, b"")
+            ledger.seal_with_states([SealedRelease(window(index), b"answer")], [state, other])
+        kept = [(60_000 * index, b"left %d" % index) for index in range(3)]
+        assert ledger.epoch_states("", 0) == kept
+        assert ledger.unacknowledged() == [(window(index), b"answer") for index in range(3)]
+        ledger.close()
+        if self.durable:
+            ledger = self.stateful(tmp_path)
+            assert ledger.epoch_states("", 0) == kept
+            ledger.close()
+
+    def test_a_later_epoch_forgets_the_states_of_earlier_ones(self, tmp_path: Path) -> None:
+        ledger = self.stateful(tmp_path)
+        for index, name in ((0, "a"), (1, "b"), (2, "a")):
+            ledger.charge([self.request(index)])
+            state = EpochState(name, 120_000 * (index // 2), 60_000 * index, b"left")
+            ledger.seal_with_states([SealedRelease(window(index), b"answer")], [state])
+        assert ledger.epoch_states("a", 0) == []
+        assert ledger.epoch_states("a", 120_000) == [(120_000, b"left")]
+        assert ledger.epoch_states("b", 0) == [(60_000, b"left")]
+        ledger.forget_states("b", 1)
+        assert ledger.epoch_states("b", 0) == []
+        ledger.close()
+
+    def test_a_seal_that_is_refused_stores_no_state(self, tmp_path: Path) -> None:
+        import pytest
+
+        from .errors import LedgerError
+
+        ledger = self.stateful(tmp_path)
+        ledger.charge([self.request(0)])
+        ledger.seal([SealedRelease(window(0), b"answer")])
+        with pytest.raises(LedgerError, match="final"):
+            ledger.seal_with_states([SealedRelease(window(0), b"another")], [EpochState("", 0, 0, b"left")])
+        assert ledger.epoch_states("", 0) == []
+        ledger.close()
 
     users_terms = Terms("stream", "user", PrivacyLoss.cap("1.0", "1e-6"), "specification")
 

@@ -32,6 +32,8 @@ READ = {"charge": _request, "seal": _answer, "acknowledge": WindowKey}
 class CallsLedger(MemoryLedger):
     """A call is on disk before its effect is seen: a charge that is forgotten would be noise that nobody paid for."""
 
+    epoch_states = None  # no running totals: what they need of earlier windows would have to be on disk, too
+
     def __init__(self, path, terms):
         super().__init__(terms)
         self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
@@ -41,8 +43,7 @@ class CallsLedger(MemoryLedger):
         self._file.truncate(sum(map(len, lines)))  # a crash cut the rest short, so nothing followed from it
         for call, *rows in map(json.loads, lines):
             with suppress(LedgerError):  # what was refused then is refused again
-                arguments = [[READ[call](*row) for row in rows]] if call in READ else rows
-                getattr(super(), call)(*arguments)
+                getattr(super(), call)(*([[READ[call](*row) for row in rows]] if call in READ else rows))
         bound = repr(replace(terms, shared_keys=None))
         if self.keep_setting("terms", bound) != bound:
             self.close()

@@ -22,16 +22,30 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
-from .base import Charge, ChargeResult, Ledger, LedgerReader, Request, SealedRelease, Terms, WindowKey, is_shared
+from .base import (
+    Charge,
+    ChargeResult,
+    EpochState,
+    Ledger,
+    LedgerReader,
+    Request,
+    SealedRelease,
+    StateLedger,
+    Terms,
+    WindowKey,
+    is_shared,
+)
 
 _OWN = ("memory", "sqlite", "postgresql", "postgres")
 __all__ = [
     "Charge",
     "ChargeResult",
+    "EpochState",
     "Ledger",
     "LedgerReader",
     "Request",
     "SealedRelease",
+    "StateLedger",
     "Terms",
     "WindowKey",
     "check_scheme",

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from ..accounting.losses import LossT, PrivacyLoss
 from ..errors import BudgetExhausted
@@ -139,6 +139,30 @@ class SealedRelease(NamedTuple):
     window: WindowKey
     body: bytes
     refund: PrivacyLoss = PrivacyLoss()
+
+
+class EpochState(NamedTuple):
+    """What a window leaves for the later windows of its epoch. Exact and private; part of no journal and no report.
+
+    Attributes
+    ----------
+    answer : str
+        Name of the answer that it is about; empty where a window has one answer without a name.
+    epoch_ms : int
+        When the epoch opened, Unix milliseconds.
+    open_ms : int
+        When the window opened.
+    body : bytes
+        What the kind of release stores.
+    """
+
+    answer: str
+    epoch_ms: int
+    open_ms: int
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"<EpochState of the window at {self.open_ms}>"  # without its private content
 
 
 class _LedgerKey:
@@ -319,6 +343,26 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Close the storage. May be called more than once."""
+
+
+@runtime_checkable
+class StateLedger(Ledger, Protocol):
+    """A ledger that keeps what the windows of an epoch leave for later ones (specification 5.13)."""
+
+    def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
+        """Seal, and store what these windows leave, in one transaction.
+
+        States of the same answer that belong to an earlier epoch are deleted.
+        """
+
+    def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
+        """Return the opening and the state of each window of an epoch, in order of opening; damaged ones are left out.
+
+        They are private.
+        """
+
+    def forget_states(self, answer: str, before_ms: int) -> None:
+        """Delete the states of all epochs that opened before a time."""
 
 
 class LedgerReader(Protocol):

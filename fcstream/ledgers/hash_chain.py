@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
-from .base import Row, Terms
+from .base import EpochState, Row, Terms
 
 State = tuple[str, int, int, int, str, int | None]
 """A window's state: its name, draws, rho and delta (less refunds), blocks, and the row of its seal."""
@@ -44,6 +44,11 @@ def mark(*columns: object) -> int:
     """Return 60 bits of the hash of a summary row, given as the table's first letter and the row's columns."""
     text = "|".join(map(str, columns))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
+
+
+def state_mark(state: EpochState) -> int:
+    """Return the mark beside what a window leaves for later ones."""
+    return mark("e", *state[:3], hashlib.sha256(state.body).hexdigest())
 
 
 def terms_body(terms: Terms) -> bytes:

@@ -16,6 +16,7 @@ from .base import (
     TOTAL_BLOCK,
     USER_BLOCK,
     ChargeResult,
+    EpochState,
     Request,
     SealedRelease,
     Terms,
@@ -38,6 +39,7 @@ class MemoryLedger:
         self._sealed: dict[WindowKey, bytes] = {}
         self._waiting: dict[WindowKey, None] = {}
         self._settings: dict[str, str] = {}
+        self._states: dict[tuple[str, int], dict[int, bytes]] = {}
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         return [self._charge(request) for request in requests]
@@ -94,6 +96,18 @@ class MemoryLedger:
                 self._users |= user_budgets.refund(self._users, refund, window.open_ms)
             self._sealed[window] = body
             self._waiting[window] = None
+
+    def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
+        self.seal(answers)
+        for answer, epoch_ms, open_ms, body in states:
+            self.forget_states(answer, epoch_ms)
+            self._states.setdefault((answer, epoch_ms), {})[open_ms] = body
+
+    def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
+        return sorted(self._states.get((answer, epoch_ms), {}).items())
+
+    def forget_states(self, answer: str, before_ms: int) -> None:
+        self._states = {key: kept for key, kept in self._states.items() if key[0] != answer or key[1] >= before_ms}
 
     def _is_refundable(self, window: WindowKey) -> bool:
         """Tell whether a charge can be refunded.

@@ -65,6 +65,7 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
             body = hash_chain.retire_body(name, tables.max_spent_of_all(), tables.terms.capacity)
             tables.append("retire", WindowKey(0, 0), PrivacyLoss(), "", body)
             tables.save()
+            tables.drop_states()
             file.db.execute("UPDATE streams SET stream = ?, retired = 1 WHERE number = ?", (name, number))
             done.append((tables.rollback_guard(), tables.head))
     for rollback_guard, head in done:
@@ -76,6 +77,7 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
 def _retire_on_server(url: str, stream: str) -> list[str]:
     from .postgres.connection import Connection, PostgresConnection, ServerAddress, sql
     from .postgres.connection import translated_errors as in_words
+    from .postgres.states import PostgresStates
     from .postgres.tables import PostgresTables, make_schema, most_spent, stream_names
 
     address = ServerAddress.of(url)
@@ -95,6 +97,7 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
                 body = hash_chain.retire_body(new, most_spent(db, schema, old), found.terms.capacity)
                 query = f"SELECT {schema}.retire(%s::text, %s::bigint, %b::bytea, %s::text, %b::bytea)"
                 db.execute(query.encode(), (old, *found.seen, new, body))
+                PostgresStates(db, schema).drop(old)
         return later
 
     try:

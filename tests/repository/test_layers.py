@@ -124,7 +124,7 @@ INSIDE = {
         "rollback_guard",
         "user_budgets",
     ],
-    "ledgers.postgres": ["leader", "ledger", "tables", "__init__", "connection"],
+    "ledgers.postgres": ["leader", "ledger", "states", "tables", "__init__", "connection"],
     "ledgers.sqlite": ["snapshot", "ledger", "__init__", "tables"],
     "local": [
         "commands",

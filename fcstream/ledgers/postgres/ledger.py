@@ -32,7 +32,7 @@ from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatc
 from ...noise.samplers import SystemEntropy
 from ...runtime.undo import on_error
 from .. import hash_chain, user_budgets
-from ..base import TOTAL_BLOCK, ChargeResult, Request, Row, SealedRelease, Terms, WindowKey, grant
+from ..base import TOTAL_BLOCK, ChargeResult, EpochState, Request, Row, SealedRelease, Terms, WindowKey, grant
 from .connection import (
     PATIENCE,
     Connection,
@@ -44,6 +44,7 @@ from .connection import (
     sql,
     translated_errors,
 )
+from .states import PostgresStates
 from .tables import (
     ROW,
     WINDOW,
@@ -165,6 +166,35 @@ class PostgresLedger:
             self._seen = self._change(lambda db: self._seal_each(db, answers, token))
         else:
             self._seen = self._change(lambda db: self._seal(db, answers, token, [""] * len(answers)))[1:]
+
+    def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
+        if not states:
+            self.seal(answers)
+            return
+        token = self._token()
+
+        def work(db: Connection) -> tuple[int, int, bytes]:
+            with db.transaction():
+                held = self._states(db)
+                held.make()  # before the stream is locked, as whoever opens the ledger does
+                sealed = self._seal(db, answers, token, [""] * len(answers))
+                held.put(self.terms.stream, states)
+                return sealed
+
+        self._seen = self._change(work)[1:]
+
+    def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
+        def look(db: Connection) -> list[tuple[int, bytes]]:
+            self._check_seen(db)
+            return self._states(db).read(self.terms.stream, answer, epoch_ms)
+
+        return self._session.run(look)
+
+    def forget_states(self, answer: str, before_ms: int) -> None:
+        self._change(lambda db: self._states(db).forget(self.terms.stream, answer, before_ms))
+
+    def _states(self, db: Connection) -> PostgresStates:
+        return PostgresStates(db, self._schema)
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         if not windows:

@@ -31,6 +31,7 @@ from ..base import (
     TOTAL_BLOCK,
     USER_BLOCK,
     ChargeResult,
+    EpochState,
     Request,
     Row,
     SealedRelease,
@@ -100,6 +101,21 @@ class SQLiteLedger:
         with self._transaction() as tables:
             for answer in answers:
                 self._seal(tables, answer)
+
+    def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
+        with self._transaction() as tables:
+            for answer in answers:
+                self._seal(tables, answer)
+            for state in states:
+                tables.put_state(state)
+
+    def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
+        with self._locked() as tables:
+            return tables.states(answer, epoch_ms)
+
+    def forget_states(self, answer: str, before_ms: int) -> None:
+        with self._transaction() as tables:
+            tables.forget_states(answer, before_ms)
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         with self._transaction() as tables:

@@ -15,9 +15,9 @@ from ...errors import LedgerDamaged
 from ...noise.samplers import SystemEntropy
 from .. import hash_chain
 from .. import user_budgets as users
-from ..base import TOTAL_BLOCK, Row, Terms, WindowKey, max_loss
+from ..base import TOTAL_BLOCK, EpochState, Row, Terms, WindowKey, max_loss
 from ..files import LedgerFile
-from ..hash_chain import MASK, mark
+from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_caps, tightened
 
@@ -35,6 +35,11 @@ CREATE TABLE blocks{n} (
     block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE users{n} (bucket INTEGER PRIMARY KEY, body BLOB NOT NULL, mark BLOB NOT NULL);
 CREATE TABLE settings{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_STATES = """
+CREATE TABLE states{n} (
+    answer TEXT NOT NULL, epoch_ms INTEGER NOT NULL, open_ms INTEGER NOT NULL, body BLOB NOT NULL,
+    mark INTEGER NOT NULL, PRIMARY KEY (answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
 _FEW = 64  # buckets that are read one by one
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows{n}"
@@ -307,6 +312,43 @@ class StreamTables:
         self._turn(0, marked)
         self.do("INSERT INTO settings{n} VALUES (?, ?, ?)", (key, value, marked))
         self.append("setting", WindowKey(0, 0), PrivacyLoss(), key, value.encode())
+
+    # -- what windows leave for later ones; no part of journal and head ----------------------------------------------
+
+    def states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
+        """See `StateLedger.epoch_states`."""
+        if not self._has_states():
+            return []
+        query = "SELECT open_ms, body, mark FROM states{n} WHERE answer = ? AND epoch_ms = ? ORDER BY open_ms"
+        found = self.do(query, (answer, epoch_ms))
+        return [
+            (open_ms, body)
+            for open_ms, body, stored in found
+            if state_mark(EpochState(answer, epoch_ms, open_ms, body)) == stored
+        ]
+
+    def put_state(self, state: EpochState) -> None:
+        """Store what a window leaves, and delete what earlier epochs left; the table is made at its first use."""
+        if not self._has_states():
+            self.do(_STATES)
+        self.forget_states(state.answer, state.epoch_ms)
+        self.do("INSERT INTO states{n} VALUES (?, ?, ?, ?, ?)", (*state, state_mark(state)))
+
+    def forget_states(self, answer: str, before_ms: int) -> None:
+        """See `StateLedger.forget_states`."""
+        if self._has_states():
+            self.do("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+            self.do("DELETE FROM states{n} WHERE answer = ? AND epoch_ms < ?", (answer, before_ms))
+
+    def drop_states(self) -> None:
+        """Delete all that windows left."""
+        if self._has_states():
+            self.do("PRAGMA secure_delete = ON")
+            self.do("DELETE FROM states{n}")
+
+    def _has_states(self) -> bool:
+        query = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)"
+        return bool(self.do(query, (f"states{self._n}",)).fetchone()[0])
 
     def buckets(self, names: list[int] | None) -> users.CheckedBuckets:
         """Return the named buckets of users' budgets, checked; None returns all buckets."""
