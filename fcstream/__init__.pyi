@@ -37,6 +37,7 @@ from .counting.sampled import HiddenCounts as HiddenCounts
 from .counting.threads import set_threads as set_threads
 from .engine.engine import Engine as Engine
 from .engine.keyed import KeyedEngine as KeyedEngine
+from .engine.stream import Stream as Stream
 from .errors import BudgetExhausted as BudgetExhausted
 from .errors import ConfigError as ConfigError
 from .errors import EngineClosed as EngineClosed

@@ -173,7 +173,7 @@ def private_sum(
     (75000.0, 21)
     """
     rows, low, high = _checked(points, bounds, rho=rho)
-    return _answer(SumOptions(kind="sum", rho=float(rho)), rows, _grid(rows, low, high, step), noise)
+    return _answer(SumOptions(rho=float(rho)), rows, _grid(rows, low, high, step), noise)
 
 
 def private_histogram(
@@ -294,7 +294,7 @@ def private_quantiles(
     [7, 23]
     """
     column, low, high = _checked(_as_column(values), bounds, rho=rho)
-    options = QuantilesOptions(kind="quantiles", rho=float(rho), quantiles=list(map(float, quantiles)))
+    options = QuantilesOptions(rho=float(rho), quantiles=list(map(float, quantiles)))
     return _answer(options, column, _grid(column, low, high, step), noise)
 
 
@@ -491,7 +491,7 @@ def private_marginals(
     (['x0', 'x1'], [5000.0, 5000.0, 5000.0, 5000.0])
     """
     table, grid = _coded(rows, levels)
-    return _answer(MarginalsOptions(kind="marginals", rho=float(rho), order=order), table, grid, noise)
+    return _answer(MarginalsOptions(rho=float(rho), order=order), table, grid, noise)
 
 
 def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:

@@ -83,3 +83,14 @@ def sections_of(kind: Any) -> list[type[msgspec.Struct]]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
     return [inner for part in getattr(kind, "__args__", ()) for inner in sections_of(part)]
+
+
+def changed_keys(section: msgspec.Struct, free: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the keys of a section that are not at their defaults."""
+    found = {}
+    for own in msgspec.structs.fields(type(section)):
+        value = getattr(section, own.name)
+        default = own.default if own.default_factory is msgspec.NODEFAULT else own.default_factory()
+        if own.encode_name not in free and (own.required or value != default):
+            found[own.encode_name] = value
+    return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..errors import ConfigError
 from ..releases.options import Options, keys_of
 from ..releases.registry import check_keys as check_release_keys
-from ..releases.registry import find
-from .conversion import check_keys, converted, read_toml, sections_of
+from ..releases.registry import find, method_of
+from .conversion import changed_keys, check_keys, converted, read_toml, sections_of
 from .job import Job
 from .sections import Sections
 
@@ -50,6 +52,15 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
         return cls.from_mapping(read_toml(path))
 
     @classmethod
+    def of(cls, **sections: Any) -> Config:
+        """Check typed sections by the rules of the file, each given as its class (or as a mapping), by its name there.
+
+        Sections that are None are left out. A section's own constructor checks no types, so that each value is checked
+        here, once, with the message that the same value has in a file.
+        """
+        return cls.from_mapping({name: _written(value) for name, value in sections.items() if value is not None})
+
+    @classmethod
     def from_mapping(cls, sections: Mapping[str, Any]) -> Config:
         """Check nested dictionaries of the same shape as the file."""
         try:
@@ -77,6 +88,31 @@ def _release(values: Any) -> Options:
             for item in values[name] if isinstance(values.get(name), list) else [values.get(name)]:
                 check_keys(inner, item, f"release.{name}")
     return converted(values, options, "release")
+
+
+def _written(section: Any) -> Any:
+    """Return what a file would say of a section."""
+    if isinstance(section, Options):
+        return _written_release(section)
+    if isinstance(section, msgspec.Struct):
+        return changed_keys(section)
+    return list(map(_written, section)) if isinstance(section, Sequence) and not isinstance(section, str) else section
+
+
+def _written_release(options: Options) -> dict[str, Any]:
+    """Write the options of a kind, which must be those that their own ``kind`` and ``method`` stand for."""
+    written, method = changed_keys(options) | {"kind": options.kind}, method_of(options)
+    if method is not None:
+        written["method"] = method
+    found = find(options.kind, method)
+    if not (set(found.__mro__) & set(type(options).__mro__)) - set(Options.__mro__):
+        name = repr(options.kind) if method is None else f"{options.kind!r} with the method {method!r}"
+        raise ConfigError(
+            f"must be a {found.__name__} for the kind {name}, got a {type(options).__name__}: give it the `kind` that "
+            "it is registered as (`fcstream.register_release`)",
+            "release",
+        )
+    return written
 
 
 def _dates_as_text(values: Any) -> Any:

@@ -14,6 +14,7 @@ import msgspec
 
 from ..releases.options import Options
 from ..releases.registry import first_method
+from .conversion import changed_keys
 from .durations import NOW, duration_ms, instant_ms
 from .sections import Sections
 
@@ -34,9 +35,9 @@ def specification(config: Sections) -> str:
     """
     window = _window(config)
     shape: dict[str, Any] = {
-        "stream": _changed(config.stream, _FREE_IN_STREAM),
-        "lattice": {} if config.lattice is None else _changed(config.lattice),
-        "features": [_changed(feature) for feature in config.features],
+        "stream": changed_keys(config.stream, _FREE_IN_STREAM),
+        "lattice": {} if config.lattice is None else changed_keys(config.lattice),
+        "features": [changed_keys(feature) for feature in config.features],
         "window": window,
         "release": _release(config.release),
     }
@@ -63,7 +64,7 @@ def canonical(value: Any) -> str:
 
 def _release(options: Options) -> dict[str, Any]:
     """Return the release's keys: always its kind, and its method if that is not the kind's first."""
-    found = _changed(options, (*options.without_effect, "method")) | {"kind": options.kind}
+    found = changed_keys(options, (*options.without_effect, "method")) | {"kind": options.kind}
     method = getattr(options, "method", None)
     if method != first_method(options.kind) and "method" not in options.without_effect:
         found["method"] = method
@@ -71,7 +72,7 @@ def _release(options: Options) -> dict[str, Any]:
 
 
 def _window(config: Sections) -> dict[str, Any]:
-    found = _changed(config.window, _FREE_IN_WINDOW)
+    found = changed_keys(config.window, _FREE_IN_WINDOW)
     if config.window.start != NOW:
         found["start"] = _instant(config.window.start, "window.start")
     for name in ("length", "slide"):
@@ -79,17 +80,6 @@ def _window(config: Sections) -> dict[str, Any]:
             found[name] = _duration(duration_ms(found[name], f"window.{name}"))
     if found.get("slide") == found["length"]:
         del found["slide"]
-    return found
-
-
-def _changed(section: msgspec.Struct, free: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the keys of a section that are not at their defaults."""
-    found = {}
-    for own in msgspec.structs.fields(type(section)):
-        value = getattr(section, own.name)
-        default = own.default if own.default_factory is msgspec.NODEFAULT else own.default_factory()
-        if own.encode_name not in free and (own.required or value != default):
-            found[own.encode_name] = value
     return found
 
 

@@ -4,7 +4,7 @@ Here belong the engine, the engine of streams with keys, what happens when a win
 seal, publish, acknowledge), and when a budget is exhausted. Brokers, signals, clocks and restarts are in
 `fcstream.service`; what a value is and how much noise it gets is in `fcstream.releases`.
 
-Files: `engine`, `keyed` (what programs call); `intake` (what is pushed becomes a batch); `records` (of open windows);
-`first_window` and `progress` (which windows have releases); `closing` (charge, compute, seal); `outbox` (publish,
-acknowledge); `exhaustion` (when a budget ends).
+Files: `stream` (data frames in and out); `engine`, `keyed` (what programs call); `intake` (what is pushed becomes a
+batch); `records` (of open windows); `first_window` and `progress` (which windows have releases); `closing` (charge,
+compute, seal); `outbox` (publish, acknowledge); `exhaustion` (when a budget ends).
 """

@@ -16,7 +16,7 @@ ROWS = [
     ["spark"],
     ["service"],
     ["planning", "plots"],
-    ["engine", "local", "reporting", "testing"],
+    ["engine", "local", "reporting", "sections", "testing"],
     ["arrays", "config", "connectors"],
     ["releases"],
     ["predicates"],
@@ -98,6 +98,7 @@ INSIDE = {
     "cores": ["replacement", "sampled_filters", "__init__", "filters", "generator"],
     "counting": ["multi_radius", "sampled", "exact", "__init__", "threads", "tiles"],
     "engine": [
+        "stream",
         "keyed",
         "engine",
         "closing",
@@ -109,7 +110,7 @@ INSIDE = {
         "outbox",
         "records",
     ],
-    "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch", "texts"],
+    "formats": ["written_frames", "frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch", "texts"],
     "ledgers": [
         "__init__",
         "retired_streams",
@@ -172,6 +173,7 @@ INSIDE = {
         "options",
         "spending",
         "averages",
+        "long_form",
         "base",
         "__init__",
         "floors",

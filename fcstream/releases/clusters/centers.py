@@ -142,6 +142,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
     Specification 6.12, 12.1; proof 7.8.
     """
 
+    kind: str = "centers"
     spread: float | None = None
     """Public radius of a cluster, in scaled units, which records are clipped to in the last step."""
     fallback: str | None = None

@@ -336,6 +336,7 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
     Specification 6.14, 12.1; proof 7.9.
     """
 
+    kind: str = "mixtures"
     spread: float
     """Public radius of a cluster, in scaled units, which records are clipped to."""
     delta: float = 0.0

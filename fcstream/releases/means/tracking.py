@@ -51,6 +51,8 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
     Specification 5.5, 12.1; proof 5.5.
     """
 
+    method: str = "tracking"
+
     def build(self, setting: BuildContext) -> Mechanism:
         cold = super().build(setting)
         assert isinstance(cold, RecentredMean)

@@ -43,6 +43,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Specification 5.9, 12.1; proof 6.1.
     """
 
+    kind: str = "count"
     method: str = "recentered"
     radius: float | None = None
     spread: float | Literal["histogram"] = "histogram"

@@ -194,6 +194,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     Specification 7.3, 12.1; proof 8.2.
     """
 
+    kind: str = "covariance"
     delta: float
     """What one window costs at most, as a δ."""
     shards: int

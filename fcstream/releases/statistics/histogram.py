@@ -53,6 +53,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     Specification 5.9, 12.1; proof 6.1.
     """
 
+    kind: str = "histogram"
     feature: str | None = None
     """Feature that the answer is about; may be left out if there is one only."""
     edges: list[float] | None = None

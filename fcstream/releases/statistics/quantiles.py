@@ -53,6 +53,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     Specification 5.10, 12.1; proof 6.3.
     """
 
+    kind: str = "quantiles"
     feature: str | None = None
     """Feature that the answer is about; may be left out if there is one only."""
     quantiles: list[float]

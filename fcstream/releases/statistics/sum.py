@@ -57,6 +57,8 @@ class SumOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True)
     Specification 5.11, 12.1; proof 6.4.
     """
 
+    kind: str = "sum"
+
     @property
     def holds_records(self) -> bool:
         return False

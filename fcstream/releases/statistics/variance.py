@@ -55,6 +55,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     Specification 5.8, 12.1; proof 5.7.
     """
 
+    kind: str = "variance"
     radius: float
     """Distance within which nearly all pairs of normal records of a window lie, in scaled units."""
     reach: float | Literal["histogram"] = "histogram"

@@ -60,6 +60,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     Specification 9.5, 12.1; proof 6.2.
     """
 
+    kind: str = "marginals"
     order: int = 2
     """How many columns each table has: 1, 2 or 3."""
     columns: list[str] | None = None

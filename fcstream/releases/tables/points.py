@@ -59,6 +59,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Specification 9.6, 12.1; proof 9.2.
     """
 
+    kind: str = "points"
     set: Literal["box", "ball", "simplex"] = "box"
     """Public set in which points lie: the features' ranges (``box``), a ``ball``, or the ``simplex`` of vectors
     without negative parts and with a given sum."""

@@ -72,6 +72,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     Specification 9.2, 9.3, 12.1; proofs 9.1, 9.3.
     """
 
+    kind: str = "synthetic"
     variant: Literal["zcdp", "pure", "paper"] = "zcdp"
     """Mechanism: zCDP, pure ε-DP, or Algorithm 4 of *Covariance's Loss is Privacy's Gain* as printed (``paper``, to
     compare)."""

@@ -1,0 +1,296 @@
+"""Stream: a configuration written in Python, and the releases of data frames as a data frame."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, overload
+
+from ..config import Config
+from ..config.sections import (
+    BudgetSection,
+    FeatureSection,
+    LatticeSection,
+    StreamSection,
+    UrlSection,
+    WindowSection,
+)
+from ..errors import ConfigError
+from ..formats.written_frames import library_of, table_like
+from ..ledgers import Ledger, is_foreign, open_ledger, open_reader
+from ..noise.samplers import Noise
+from ..releases.base import Release
+from ..releases.long_form import LongRow, long_form
+from ..releases.options import Options
+from .engine import Engine
+from .intake import OnRejection
+from .keyed import KeyedEngine
+
+LOG = logging.getLogger("fcstream.engine")
+_HOLDS = {"time": "time", "value": "number", "sigma": "number"}  # the other columns hold texts
+_FORGETS = "memory:"
+_NOTHING = object()
+
+
+class DataFrame(Protocol):
+    """A data frame of pandas or polars, or a table or record batch of Arrow."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+Frame = TypeVar("Frame", bound=DataFrame)
+
+
+class Stream:
+    """Private releases of data frames: what a configuration file says, in typed Python.
+
+    Its arguments are the sections of the file, as the classes of `fcstream.sections`, and are checked by the same rules
+    with the same messages.
+
+    Parameters
+    ----------
+    stream : str or fcstream.sections.Records
+        ``[stream]``, or only its name.
+    release : options or sequence of options
+        ``[release]``: the options of a kind, such as `fcstream.sections.Mean`.
+    window : fcstream.sections.Window
+    budget : fcstream.sections.Budget
+    features : sequence of fcstream.sections.Feature
+        Left out for kinds that need none.
+    lattice : fcstream.sections.Lattice, optional
+        Required with features.
+    ledger : str, path or None
+        Where it is kept for ever what was spent: the path of a file of SQLite, or a URL as in ``[ledger]``. None says
+        that nothing is kept: the budget then begins anew with every `Stream`, which the log warns of, so that is for
+        experiments with data that nobody must protect.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+    on_rejection : callable, optional
+        See `Engine`.
+
+    Attributes
+    ----------
+    config : Config
+        The checked configuration.
+    releases : list of Release
+        Of the last `run`, as documents: with reasons of refusals, counts, costs and further parts.
+    rejected : dict
+        Numbers of records of the last `run` that were rejected, by reason. For the owner of the data only.
+
+    Raises
+    ------
+    ConfigError, LedgerError
+
+    Privacy
+    -------
+    As of `Engine`, which does the work. The ledger bounds what all runs reveal together, also of other processes and
+    later days, as long as the same ledger is named.
+
+    Source
+    ------
+    Specification 8.3, 8.4, 12.1.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fcstream import Stream
+    >>> from fcstream.sections import Budget, Count, Window
+    >>> visits = Stream(
+    ...     "visits",
+    ...     window=Window(length="1h", start="2026-01-01T00:00:00Z", end="2026-01-01T02:00:00Z"),
+    ...     release=Count(rho=0.5),
+    ...     budget=Budget(rho=0.5, delta=0.0),
+    ...     ledger=None,
+    ... )
+    >>> frame = visits.run(pd.DataFrame({"ts_ms": pd.date_range("2026-01-01", periods=5000, freq="s")}))
+    >>> frame.value.round(-2).tolist()
+    [3600.0, 1400.0]
+    """
+
+    def __init__(
+        self,
+        stream: str | StreamSection,
+        *,
+        release: Options | Sequence[Options],
+        window: WindowSection,
+        budget: BudgetSection,
+        features: Sequence[FeatureSection] = (),
+        lattice: LatticeSection | None = None,
+        ledger: str | os.PathLike[str] | None,
+        noise: Noise | None = None,
+        on_rejection: OnRejection | None = None,
+    ) -> None:
+        config = Config.of(
+            stream=StreamSection(name=stream) if isinstance(stream, str) else stream,
+            lattice=lattice,
+            features=list(features),
+            window=window,
+            release=_one_or_several(release),
+            budget=budget,
+            ledger=UrlSection(url=_url(ledger)),
+        )
+        self._begin(config, noise, on_rejection)
+        if ledger is None:
+            LOG.warning(
+                "stream %r has no ledger, so what it spends is forgotten with it: name one (`ledger=`) for real data",
+                config.stream.name,
+            )
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Config | Mapping[str, Any] | str | Path,
+        *,
+        noise: Noise | None = None,
+        on_rejection: OnRejection | None = None,
+    ) -> Stream:
+        """Make a stream of a configuration file, or of the same keys as a mapping; it must name a ledger.
+
+        Sections that say where records come from and go to are checked and not used: `run` is given its records.
+        """
+        if isinstance(config, (str, Path)):
+            config = Config.load(config)
+        made = cls.__new__(cls)
+        made._begin(config if isinstance(config, Config) else Config.from_mapping(config), noise, on_rejection)
+        return made
+
+    def _begin(self, config: Config, noise: Noise | None, on_rejection: OnRejection | None) -> None:
+        self.config = config
+        self.releases: list[Release] = []
+        self.rejected: dict[str, int] = {}
+        self._noise, self._on_rejection = noise, on_rejection
+        self._in_memory: dict[str, Ledger] = {}
+        self._kept: dict[tuple[str, int, str | None], Release] = {}
+
+    def engine(self) -> Engine | KeyedEngine:
+        """Open the engine, to push records that arrive one by one; `frame` makes a data frame of what it returns."""
+        job, noise, hand = self.config.job, self._noise, self._on_rejection
+        if self._ledger_url == _FORGETS and not self._in_memory:
+            self._in_memory = {key: open_ledger(_FORGETS, job.part(key).terms) for key in job.keys} or {
+                "": open_ledger(_FORGETS, job.terms)
+            }
+        if job.keys:
+            return KeyedEngine(self.config, ledgers=self._in_memory or None, noise=noise, on_rejection=hand)
+        return Engine(self.config, ledger=self._in_memory.get(""), noise=noise, on_rejection=hand)
+
+    @property
+    def _ledger_url(self) -> str:
+        return "" if self.config.ledger is None else self.config.ledger.url
+
+    @overload
+    def run(self, frames: Frame) -> Frame: ...
+
+    @overload
+    def run(self, frames: Iterable[Frame]) -> Frame: ...
+
+    def run(self, frames: Any) -> Any:
+        """Release every window of the schedule from all of its records.
+
+        Parameters
+        ----------
+        frames : data frame, or iterable of data frames
+            All records, at once or in batches that need not fit into memory together: data frames of pandas or polars,
+            or tables of Arrow, with columns named as in the configuration. Other columns are not read.
+
+        Returns
+        -------
+        data frame
+            Of the library that the records came in, one row for each published number, with the columns ``time`` (the
+            window's opening, in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which number it is),
+            ``value``, ``sigma`` and ``status``. A refused window has one row with the status ``refused`` and without a
+            value. A window that an earlier run has released has the release of that run, unchanged: nothing is
+            charged or drawn a second time.
+
+        Raises
+        ------
+        ConfigError
+            The clock is not ``eof``, or a column is missing. Single bad rows are rejected instead, see `rejected`.
+        BudgetExhausted
+            With ``budget.exhausted = "stop"``; `releases` then has the windows before.
+        EngineClosed, LedgerError
+        """
+        clock = self.config.window.clock
+        if clock != "eof":
+            raise ConfigError(f"must be 'eof' to run data frames, got {clock!r}: see `Stream.engine`", "window.clock")
+        first, batches = _batches(frames)
+        with self.engine() as engine:
+            self._keep(engine.unpublished())
+            try:
+                for batch in batches:
+                    engine.push(batch)
+                for group in engine.closing():
+                    self._keep(group)
+                    engine.acknowledge()
+            finally:
+                self.rejected = engine.rejected
+                self.releases = self._ordered()
+        if engine.answered:
+            self._keep(self._sealed_before())
+            self.releases = self._ordered()
+        return self.frame(self.releases, like=first)
+
+    def frame(self, releases: Iterable[Release], like: Frame) -> Frame:
+        """Make the data frame that `run` returns, of other releases: in the library of the data frame `like`."""
+        rows = list(long_form(releases))
+        columns = {name: (_HOLDS.get(name, "text"), [row[i] for row in rows]) for i, name in enumerate(LongRow._fields)}
+        made: Frame = table_like(like, columns)
+        return made
+
+    def _keep(self, releases: Iterable[Release]) -> None:
+        for release in releases:
+            self._kept[release.stream, release.window_open_ms, getattr(release, "name", None)] = release
+
+    def _sealed_before(self) -> Iterator[Release]:
+        """Read all releases from the ledger, if that can be read; of one in memory all are kept."""
+        url, job = self._ledger_url, self.config.job
+        if url == _FORGETS or is_foreign(url):
+            return
+        for part in [job.part(key) for key in job.keys] or [job]:
+            with closing(open_reader(url, part.terms.stream)) as ledger:
+                yield from map(Release.from_bytes, ledger.releases())
+
+    def _ordered(self) -> list[Release]:
+        """Return what is known of all windows, key by key, in the order of time."""
+        keys = {key: i for i, key in enumerate(self.config.job.keys)}
+        return sorted(
+            self._kept.values(), key=lambda release: (keys.get(release.key or "", -1), release.window_open_ms)
+        )
+
+
+def _one_or_several(release: Options | Sequence[Options]) -> Options | Sequence[Options]:
+    """Return the only one of a list of one, which a file writes as ``[release]``."""
+    return release[0] if isinstance(release, Sequence) and len(release) == 1 else release
+
+
+def _url(ledger: str | os.PathLike[str] | None) -> str:
+    if ledger is None:
+        return _FORGETS
+    text = os.fspath(ledger)
+    return text if isinstance(ledger, str) and ":" in text else f"sqlite:{text}"
+
+
+def _batches(frames: Any) -> tuple[Any, Iterator[Any]]:
+    """Return the first data frame and all of them, each checked before it is used."""
+    single = hasattr(frames, "collect") or library_of(frames) is not None
+    batches = iter([frames] if single or not isinstance(frames, Iterable) else frames)
+    first = next(batches, _NOTHING)
+    if first is _NOTHING:
+        raise ConfigError("must hold at least one data frame: its library is that of the result", "frames")
+    return first, map(_checked, chain([_checked(first)], batches))
+
+
+def _checked(batch: Any) -> Any:
+    if hasattr(batch, "collect"):
+        raise ConfigError("must be collected first: `frame.collect()`", "frames")
+    if library_of(batch) is None:
+        raise ConfigError(
+            f"must be data frames of pandas or polars, or tables of Arrow, got {type(batch).__name__}", "frames"
+        )
+    return batch

@@ -1,0 +1,122 @@
+"""Releases in long form: one row for each published number, with a name that says which one it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .base import Release
+
+
+class LongRow(NamedTuple):
+    """One number of a release, or a refusal.
+
+    Attributes
+    ----------
+    time : int
+        Opening of the window, in Unix milliseconds.
+    stream, key : str, str or None
+        The stream's name as configured, and the key of a sibling stream.
+    answer : str
+        Name of the answer among those of the window; its kind, if it has none.
+    kind : str
+    name : str or None
+        Which number of the value it is; None for a refusal. See `named_numbers`.
+    value, sigma : float or None
+        The number and the standard deviation of its noise, if that is one number.
+    status : str
+        ``released`` or ``refused``.
+    """
+
+    time: int
+    stream: str
+    key: str | None
+    answer: str
+    kind: str
+    name: str | None
+    value: float | None
+    sigma: float | None
+    status: str
+
+
+def long_form(releases: Iterable[Release]) -> Iterator[LongRow]:
+    """Yield the rows of some releases; a refusal has one row, without name and value."""
+    for release in releases:
+        stream = release.stream if release.key is None else release.stream.removesuffix(f"/{release.key}")
+        answer = getattr(release, "name", None) or release.kind
+        about = (release.window_open_ms, stream, release.key, answer, release.kind)
+        for name, value, sigma in named_numbers(release):
+            yield LongRow(*about, name, value, sigma, release.status)
+        if release.value is None:
+            yield LongRow(*about, None, None, None, release.status)
+
+
+def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]:
+    """Yield name, value and sigma of every number of a release, in order.
+
+    A name is a feature (``temp_c``), or a feature and which of its numbers it is: a level (``temp_c/0.5``), a bin or a
+    category (``temp_c/20..25``, ``temp_c/other``), the other feature of a covariance (``temp_c/rh_pct``), or the number
+    of a center, from 0 (``temp_c/2``). A cell of a table is ``smoker,age/true,30..40``. Where no feature is known, the
+    kind stands in its place.
+    """
+    values = list(_leaves(release.value or [], ()))
+    sigmas = dict(_leaves(release.sigma or [], ()))
+    names = _names(release)
+    for at, value in values:
+        fallback = "/".join([release.kind, *(map(str, at) if len(values) > 1 else ())])
+        yield names.get(at, fallback), value, sigmas.get(at)
+
+
+def _leaves(value: Any, at: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Yield the numbers of nested lists, each with where it stands; nulls and texts are no numbers."""
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _leaves(item, (*at, i))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield at, value
+
+
+def _names(release: Release) -> dict[tuple[int, ...], str]:
+    """Name the numbers of a value by what the release says of them; those that it says nothing of are left out."""
+    features, parts, value = release.features or [], release.parts or {}, release.value or []
+    about = parts.get("feature", release.kind)
+    if "tables" in parts and "columns" in parts:
+        return _cells(parts["tables"], {column["name"]: column for column in parts["columns"]})
+    if "quantiles" in parts:
+        return _listed(about, map(_number, parts["quantiles"]))
+    if "edges" in parts:
+        return _listed(about, _bins(parts["edges"]))
+    if "categories" in parts:
+        return _listed(about, [*map(_number, parts["categories"]), "other"])
+    if value and isinstance(value[0], list):
+        rows = features if release.kind == "covariance" else [str(i) for i in range(len(value))]
+        pairs = itertools.product(enumerate(rows), enumerate(features))
+        return {(i, j): f"{feature}/{row}" for (i, row), (j, feature) in pairs}
+    return {(i,): feature for i, feature in enumerate(features)}
+
+
+def _listed(feature: str, names: Iterable[str]) -> dict[tuple[int, ...], str]:
+    return {(i,): f"{feature}/{name}" for i, name in enumerate(names)}
+
+
+def _bins(edges: Sequence[float]) -> list[str]:
+    return [f"{_number(low)}..{_number(high)}" for low, high in itertools.pairwise(edges)]
+
+
+def _cells(tables: Sequence[Sequence[str]], columns: dict[str, Any]) -> dict[tuple[int, ...], str]:
+    """Name the cells of contingency tables, of which the last column changes fastest."""
+    levels = {
+        name: _bins(column["edges"]) if column.get("edges") else list(map(str, column["levels"]))
+        for name, column in columns.items()
+    }
+    return {
+        (i, j): f"{','.join(table)}/{','.join(cell)}"
+        for i, table in enumerate(tables)
+        for j, cell in enumerate(itertools.product(*(levels[name] for name in table)))
+    }
+
+
+def _number(value: float) -> str:
+    """Write a number as short as it can be read back."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

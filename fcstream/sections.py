@@ -1,0 +1,58 @@
+"""Sections of a configuration as classes, for `fcstream.Stream`: an editor knows their keys.
+
+They are the very classes that a file is read into, so there is no second list of keys. Each kind of ``[release]`` has a
+class; a section of another name is called by what it says.
+"""
+
+from __future__ import annotations
+
+from .config.sections import (
+    BudgetSection,
+    DeadLetterSection,
+    FeatureSection,
+    LatticeSection,
+    ServiceSection,
+    SourceSection,
+    StreamSection,
+    UrlSection,
+    WindowSection,
+)
+from .releases.clusters.centers import CentersOptions
+from .releases.clusters.mixtures import MixturesOptions
+from .releases.means.approximate_dp import BasicOptions
+from .releases.means.searched import SearchOptions
+from .releases.means.tracking import TrackingOptions
+from .releases.statistics.count import CountOptions
+from .releases.statistics.covariance import CovarianceOptions
+from .releases.statistics.histogram import HistogramOptions
+from .releases.statistics.quantiles import QuantilesOptions
+from .releases.statistics.sum import SumOptions
+from .releases.statistics.variance import VarianceOptions
+from .releases.tables.marginals import MarginalsOptions
+from .releases.tables.points import PointsOptions
+from .releases.tables.synthetic import SyntheticOptions
+
+Records = StreamSection
+Lattice = LatticeSection
+Feature = FeatureSection
+Window = WindowSection
+Budget = BudgetSection
+Source = SourceSection
+Address = UrlSection
+DeadLetter = DeadLetterSection
+Service = ServiceSection
+
+Mean = SearchOptions
+TrackingMean = TrackingOptions
+BasicMean = BasicOptions
+Count = CountOptions
+Sum = SumOptions
+Histogram = HistogramOptions
+Quantiles = QuantilesOptions
+Variance = VarianceOptions
+Covariance = CovarianceOptions
+Centers = CentersOptions
+Mixtures = MixturesOptions
+Synthetic = SyntheticOptions
+Marginals = MarginalsOptions
+Points = PointsOptions

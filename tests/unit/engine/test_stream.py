@@ -1,0 +1,323 @@
+"""`Stream`: the configuration of a file in Python, and releases of data frames as data frames."""
+
+import json
+import logging
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from support.helpers import SAMPLE, sample
+from support.release_kinds import RELEASES
+
+from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream
+from fcstream.config import Config
+from fcstream.connectors import open_sink, open_source
+from fcstream.engine.keyed import open_engine
+from fcstream.errors import BudgetExhausted, LedgerMismatch
+from fcstream.releases import registry
+from fcstream.sections import Budget, Count, Feature, Lattice, Mean, Records, Window
+from fcstream.service.batch import run
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
+
+MAKERS = {
+    "pandas": pandas.DataFrame,
+    "polars": polars.DataFrame,
+    "arrow": pyarrow.table,
+    "arrow batch": pyarrow.RecordBatch.from_pydict,
+}
+COLUMNS = ["time", "stream", "key", "answer", "kind", "name", "value", "sigma", "status"]
+
+
+def typed(ledger=None, noise=None, on_rejection=len, **changes):
+    """The sample configuration, typed."""
+    sections = {
+        "stream": Records(name="t"),
+        "lattice": Lattice(step=0.001),
+        "features": [
+            Feature(name="a", min=-40.0, max=80.0, origin=20.0),
+            Feature(name="b", min=0.0, max=100.0, origin=50.0, scale=2.0),
+        ],
+        "window": Window(length="10s", start="1970-01-01T00:00:00Z", end="1970-01-01T00:01:00Z"),
+        "release": Mean(radius=3.0, rho=1.0, delta=1e-9, size_hint=300),
+        "budget": Budget(rho=4.0, delta=1e-6),
+    }
+    stream, rest = (sections | changes).pop("stream"), sections | changes
+    del rest["stream"]
+    return Stream(stream, ledger=ledger, noise=noise or Noise(SeededEntropy(1)), on_rejection=on_rejection, **rest)
+
+
+def records(n=2000, seed=0):
+    """Columns of a minute's records; the last window has too few."""
+    random = np.random.default_rng(seed)
+    return {
+        "ts_ms": np.sort(random.integers(0, 50_500, n)).tolist(),
+        "a": random.normal(20.5, 0.3, n).tolist(),
+        "b": random.normal(49.0, 0.6, n).tolist(),
+        "site": [("x", "y")[i % 2] for i in range(n)],
+        "who": [f"u{i % 700}" for i in range(n)],
+    }
+
+
+def rows_of(frame):
+    """Rows as Python's values, from each library by its own ways."""
+    if isinstance(frame, pandas.DataFrame):
+        frame = frame.astype({"time": "int64"})
+        return [tuple(None if cell != cell else cell for cell in row) for row in frame.itertuples(index=False)]
+    if isinstance(frame, polars.DataFrame):
+        return frame.with_columns(polars.col("time").dt.timestamp("ms")).rows()
+    return list(zip(*(frame.column(name).cast("int64").to_pylist() if name == "time" else
+                      frame.column(name).to_pylist() for name in COLUMNS), strict=True))  # fmt: skip
+
+
+def file_run(tmp_path, columns, **sections):
+    """What the job of a file releases, as the lines of its sink."""
+    names = list(columns)
+    text = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True))
+    (tmp_path / "in.jsonl").write_text(text)
+    config = Config.from_mapping(sample(**sections))
+    source = open_source(f"jsonl:{tmp_path / 'in.jsonl'}", config.job.schema)
+    sink = open_sink(f"jsonl:{tmp_path / 'out.jsonl'}")
+    run(open_engine(config, noise=Noise(SeededEntropy(1)), on_rejection=len), source, sink)
+    source.close()
+    sink.close()
+    return (tmp_path / "out.jsonl").read_bytes().splitlines()
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_data_frame_gives_one_of_its_library(maker):
+    frame = typed().run(MAKERS[maker](records()))
+    assert type(frame) is type(MAKERS[maker](records()))
+    rows = rows_of(frame)
+    assert rows == rows_of(typed().run(MAKERS["polars"](records())))
+    assert [row[:6] for row in rows[:2]] == [(0, "t", None, "mean", "mean", name) for name in ("a", "b")]
+    assert rows[0][6] == pytest.approx(20.5, abs=0.1)
+    assert rows[1][6] == pytest.approx(49.0, abs=0.2)
+    assert all(0 < row[7] < 1 for row in rows[:10])
+    assert rows[-1] == (50_000, "t", None, "mean", "mean", None, None, None, "refused")
+    assert len(rows) == 5 * 2 + 1
+
+
+def test_the_columns_have_types():
+    like = records()
+    types = typed().run(pandas.DataFrame(like)).dtypes
+    assert list(types.index) == COLUMNS
+    assert types.time == "datetime64[ms, UTC]"
+    assert types.value == types.sigma == "float64"
+    schema = typed().run(polars.DataFrame(like)).schema
+    assert list(schema) == COLUMNS
+    assert schema["time"] == polars.Datetime("ms", "UTC")
+    assert schema["key"] == polars.String  # though all are null
+    assert schema["value"] == schema["sigma"] == polars.Float64
+    arrow = typed().run(pyarrow.table(like)).schema
+    assert arrow.names == COLUMNS
+    assert arrow.field("time").type == pyarrow.timestamp("ms", "UTC")
+    assert arrow.field("name").type == pyarrow.string()
+    assert arrow.field("sigma").type == pyarrow.float64()
+
+
+CASES = {
+    "mean": ({}, {}),
+    "keys": (
+        {"stream": {"key": "site", "keys": ["x", "y"]}},
+        {"stream": Records(name="t", key="site", keys=["x", "y"])},
+    ),
+    "users": (
+        {"stream": {"unit": "user", "user": "who"}, "budget": {"rho": 6.0}},
+        {"stream": Records(name="t", unit="user", user="who"), "budget": Budget(rho=6.0, delta=1e-6)},
+    ),
+    "sliding": (
+        {"window": {"slide": "5s"}},
+        {"window": Window(length="10s", slide="5s", start="1970-01-01T00:00:00Z", end="1970-01-01T00:01:00Z")},
+    ),
+    "hidden": (
+        {"release": {"pairs": "hidden", "rho": 4.0}},
+        {"release": Mean(radius=3.0, rho=4.0, delta=1e-9, size_hint=300, pairs="hidden")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("sizes", [[2000], [1, 7, 300, 692, 1000]])
+def test_batches_give_the_releases_of_the_file(case, sizes, tmp_path):
+    sections, changes = CASES[case]
+    columns = records()
+    lines = file_run(tmp_path, columns, **sections)
+    frame = polars.DataFrame(columns)
+    ends = np.cumsum([0, *sizes])
+    stream = typed(**changes)
+    found = stream.run(frame[start:end] for start, end in pairwise(ends.tolist()))
+    assert [release.to_bytes() for release in stream.releases] == lines
+    assert len(found) >= len(lines) >= 6
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_every_kind_is_what_the_file_says(name):
+    """The configuration, and so what a ledger is bound to; every class that a user may write it with."""
+    mapping = sample(release=RELEASES[name][0], budget={"rho": 400.0, "delta": 1e-4})
+    config = Config.from_mapping(mapping)
+    keys, (kind, _, method) = mapping["release"], name.partition("/")
+    options = registry.find(kind, method or None)
+    release = options(**{key: value for key, value in keys.items() if key != "kind"})  # each class knows its kind
+    stream = typed(release=release, budget=Budget(rho=400.0, delta=1e-4))
+    assert stream.config == config
+    assert stream.config.job.terms == config.job.terms
+
+
+def test_a_list_of_one_answer_is_that_answer():
+    count = Count(rho=0.5)
+    assert typed(release=[count]).config == typed(release=count).config
+
+
+WRONG = {
+    "lattice": (Lattice(step=-1.0), {"step": -1.0}),
+    "window": (Window(length="10", start="1970", end="x"), {"length": "10", "start": "1970", "end": "x"}),
+    "budget": (Budget(rho="much", delta=0.0), {"rho": "much", "delta": 0.0}),
+    "release": (Mean(radius=3.0, rho=1.0, delta=1e-9), {"size_hint": None}),
+    "stream": (Records(name="t", unit="group"), {"name": "t", "unit": "group"}),
+}
+
+
+@pytest.mark.parametrize("section", WRONG)
+def test_what_is_wrong_is_said_in_the_words_of_the_file(section):
+    value, keys = WRONG[section]
+    with pytest.raises(ConfigError) as told:
+        typed(**{section: value})
+    with pytest.raises(ConfigError) as file:
+        Config.from_mapping(sample(**{section: keys}))
+    assert str(told.value) == str(file.value)
+
+
+def test_options_that_are_not_those_of_their_kind_are_refused():
+    with pytest.raises(ConfigError, match="release: must be a SumOptions for the kind 'sum', got a CountOptions"):
+        typed(release=Count(kind="sum", rho=1.0))
+    with pytest.raises(ConfigError, match=r"release\.kind: must be 'mean', .* got 'hot'"):
+        typed(release=Count(kind="hot", rho=1.0))
+    with pytest.raises(ConfigError, match="got a SearchOptions"):
+        typed(release=Mean(method="basic", radius=3.0, rho=1.0, delta=1e-9))
+
+
+def test_a_second_run_returns_what_the_first_has_released(tmp_path, caplog):
+    path = tmp_path / "ledger.db"
+    first = typed(ledger=path)
+    found = first.run(pandas.DataFrame(records()))
+    other = pandas.DataFrame(records(seed=5))
+    for again in (first, typed(ledger=str(path)), typed(ledger=f"sqlite:{path}")):
+        pandas.testing.assert_frame_equal(again.run(other), found)
+        assert again.releases == first.releases
+    longer = Window(length="10s", start="1970-01-01T00:00:00Z", end="1970-01-01T00:01:20Z")
+    more = typed(ledger=path, window=longer).run(other)
+    pandas.testing.assert_frame_equal(more.iloc[: len(found)], found)
+    assert len(more) == len(found) + 2
+    assert caplog.records == []
+    with pytest.raises(LedgerMismatch):
+        typed(ledger=path, release=Count(rho=1.0)).run(other)
+
+
+def test_without_a_ledger_a_stream_spends_once_and_warns(caplog):
+    stream = typed()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("stream 't' has no ledger")
+    found = stream.run(polars.DataFrame(records()))
+    assert stream.run(polars.DataFrame(records(seed=4))).equals(found)
+    keyed = typed(stream=Records(name="t", key="site", keys=["x", "y"]))
+    found = keyed.run(polars.DataFrame(records()))
+    assert keyed.run(polars.DataFrame(records(seed=4))).equals(found)
+    assert found["key"].unique(maintain_order=True).to_list() == ["x", "y"]
+    assert found["stream"].unique().to_list() == ["t"]
+
+
+def test_a_ledger_must_be_named():
+    with pytest.raises(TypeError, match="ledger"):
+        Stream("t", release=Count(rho=1.0), window=Window(length="1s", start="x"), budget=Budget(rho=1.0, delta=0.0))
+    with pytest.raises(ConfigError, match=r"^ledger\.url: is required"):
+        Stream.from_config({key: value for key, value in SAMPLE.items() if key != "ledger"}).run(
+            polars.DataFrame(records())
+        )
+
+
+def test_a_file_is_a_stream_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mapping = sample(ledger={"url": "sqlite:a.db"})
+    stream = Stream.from_config(mapping, noise=Noise(SeededEntropy(1)), on_rejection=len)
+    assert stream.run(polars.DataFrame(records())).equals(typed().run(polars.DataFrame(records())))
+    (tmp_path / "a.toml").write_text(
+        '[stream]\nname = "n"\n[window]\nlength = "1m"\nstart = "1970-01-01"\nend = "1970-01-01T00:01:00"\n'
+        '[release]\nkind = "count"\nrho = 1e4\n[budget]\nrho = 1e4\ndelta = 0.0\n[ledger]\nurl = "memory:"\n'
+    )
+    frame = Stream.from_config("a.toml").run(polars.DataFrame(records()))
+    assert frame["value"].round().to_list() == [2000.0]
+    assert frame["name"].to_list() == ["count"]
+
+
+def test_rejections_are_counted():
+    rejected = []
+    stream = typed(on_rejection=rejected.extend)
+    stream.run(polars.DataFrame(records() | {"a": [99.0] * 1000 + [20.5] * 1000}))
+    assert stream.rejected == {"out_of_range": 1000}
+    assert len(rejected) == 1000
+
+
+def test_a_budget_that_stops_leaves_the_releases_before():
+    stream = typed(stream=Records(name="t", unit="stream"), budget=Budget(rho=2.0, delta=1e-6, exhausted="stop"))
+    with pytest.raises(BudgetExhausted):
+        stream.run(polars.DataFrame(records()))
+    assert [release.window_open_ms for release in stream.releases] == [0, 10_000]
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        ([], "must hold at least one data frame"),
+        (records(), "must be data frames of pandas or polars, or tables of Arrow, got str"),
+        (np.zeros((3, 3)), "got ndarray"),
+        (None, "got NoneType"),
+        (polars.DataFrame(records()).lazy(), "must be collected first"),
+    ],
+    ids=["none", "mapping", "array", "None", "lazy"],
+)
+def test_what_is_no_data_frame_is_refused(frames, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        typed(ledger=tmp_path / "ledger.db").run(frames)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_batches_that_fail_release_nothing(tmp_path):
+    stream = typed(ledger=tmp_path / "ledger.db")
+    with pytest.raises(ConfigError, match="got int"):
+        stream.run([polars.DataFrame(records()), 5])
+    with pytest.raises(ConfigError, match="must have a column 'a'"):
+        stream.run([polars.DataFrame(records()), polars.DataFrame({"ts_ms": [1]})])
+    assert stream.releases == []
+    assert stream.run(polars.DataFrame(records())).equals(typed().run(polars.DataFrame(records())))
+
+
+def test_live_records_are_pushed_to_an_engine():
+    window = Window(length="10s", clock="broker", start="1970-01-01T00:00:00Z", backlog="40000d")
+    stream = typed(window=window)
+    frame = polars.DataFrame(records()).filter(polars.col("ts_ms") < 10_000)
+    with pytest.raises(ConfigError, match=r"^window\.clock: must be 'eof'"):
+        stream.run(frame)
+    with stream.engine() as engine:
+        assert isinstance(engine, Engine)
+        engine.advance(0)
+        engine.push(frame, arrival_ms=10_000)
+        found = stream.frame(engine.advance(10_001), like=frame)
+    assert found["name"].to_list() == ["a", "b"]
+
+
+def test_the_libraries_are_not_imported_unless_a_table_is_theirs():
+    code = (
+        "import sys; import polars, fcstream; from fcstream.sections import Budget, Count, Window\n"
+        "s = fcstream.Stream('t', window=Window(length='1m', start='1970-01-01', end='1970-01-01T00:01:00'),"
+        " release=Count(rho=1.0), budget=Budget(rho=1.0, delta=0.0), ledger='memory:')\n"
+        "s.run(polars.DataFrame({'ts_ms': [1]}))\n"
+        "print([name for name in ('pandas', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

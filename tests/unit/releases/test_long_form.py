@@ -1,0 +1,105 @@
+"""Releases in long form: which number is called what."""
+
+import numpy as np
+import pytest
+from support.helpers import sample
+from support.release_kinds import RELEASES
+
+from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.releases.long_form import long_form, named_numbers
+from fcstream.testing import sample_release
+
+
+def released(name):
+    """The release of one window of a kind, of three clusters for those that look for some."""
+    random, kind = np.random.default_rng(1), name.partition("/")[0]
+    middles = np.array([[0.0, 10.0], [20.0, 50.0], [35.0, 90.0]])
+    which = random.integers(0, 3, 4000) if kind in ("centers", "mixtures") else np.ones(2000, int)
+    schedule = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}}
+    engine = Engine(sample(release=RELEASES[name][0], **schedule), noise=Noise(SeededEntropy(3)))
+    engine.push(np.full(len(which), 1000), middles[which] + random.normal(0, 0.3, (len(which), 2)))
+    (release,) = engine.close()
+    return release
+
+
+def made(**changes):
+    return Release(**(FIELDS | changes))
+
+
+FIELDS = {name: getattr(sample_release(), name) for name in Release.__slots__}
+PLACES = ["a/0", "b/0", "a/1", "b/1", "a/2", "b/2"]
+NAMES = {
+    "mean/recentered": ["a", "b"],
+    "mean/friendly": ["a", "b"],
+    "mean/ball": ["a", "b"],
+    "mean/tracking": ["a", "b"],
+    "mean/basic": ["a", "b"],
+    "count": ["count"],
+    "sum": ["a", "b"],
+    "histogram": ["a/-40..0", "a/0..20", "a/20..80"],
+    "quantiles": ["a/0.1", "a/0.5", "a/0.9"],
+    "variance": ["a", "b"],
+    "centers/auto": PLACES,
+    "centers/friendly": PLACES,
+    "mixtures/auto": PLACES,
+    "marginals": [f"a,b/{a},{b}" for a in ("-40..0", "0..30", "30..80") for b in ("0..20", "20..60", "60..100")],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_have_names(name):
+    release = released(name)
+    found = list(named_numbers(release))
+    assert [number[0] for number in found] == NAMES[name]
+    assert [number[1] for number in found] == np.ravel(release.value).tolist()
+    sigmas = [None] * len(found) if release.sigma is None else np.ravel(release.sigma).tolist()
+    assert [number[2] for number in found] == sigmas
+
+
+@pytest.mark.parametrize("name", ["synthetic", "points"])
+def test_points_have_numbers(name):
+    release = released(name)
+    found = [number[0] for number in named_numbers(release)]
+    assert len(set(found)) == len(found) == np.size(release.value)
+    assert found[:2] == (["a/0", "b/0"] if name == "points" else ["synthetic/0/0", "synthetic/0/1"])
+
+
+def test_a_covariance_names_both_features():
+    release = made(kind="covariance", features=["a", "b"], value=[[1.0, 2.0], [2.0, 5.0]], sigma=None)
+    assert [number[:2] for number in named_numbers(release)] == [("a/a", 1), ("b/a", 2), ("a/b", 2), ("b/b", 5)]
+
+
+def test_categories_and_edges_are_written_so_that_they_can_be_told_apart():
+    parts = {"feature": "a", "categories": [1.0, 2.5]}
+    release = made(kind="histogram", features=None, value=[1.0, 2.0, 3.0], sigma=[1.0] * 3, parts=parts)
+    assert [number[0] for number in named_numbers(release)] == ["a/1", "a/2.5", "a/other"]
+    parts = {"feature": "a", "edges": [1000000.25, 1000000.5, 1e30]}
+    release = made(kind="histogram", features=None, value=[1.0, 2.0], sigma=[1.0] * 2, parts=parts)
+    assert [number[0] for number in named_numbers(release)] == [
+        "a/1000000.25..1000000.5",
+        f"a/1000000.5..{int(1e30)}",
+    ]
+
+
+def test_what_nobody_has_named_is_counted():
+    """Values of other packages' kinds, of any shape; what is no number has no row."""
+    release = made(kind="hot", features=None, value=[[1, None], ["x", [2.0, True]]], sigma=[0.5], parts={"x": 1})
+    assert list(named_numbers(release)) == [("hot/0/0", 1, None), ("hot/1/1/0", 2.0, None)]
+
+
+def test_null_sigmas_stay_null():
+    release = made(kind="centers", features=["a", "b"], value=[[1.0, 2.0]], sigma=[[0.5, None]])
+    assert [number[2] for number in named_numbers(release)] == [0.5, None]
+
+
+def test_a_refusal_has_one_row_and_a_key_its_own_column():
+    (row,) = long_form([made(stream="t/x/y", key="x/y", status="refused", reason="too_few", value=None, sigma=None)])
+    assert (row.stream, row.key, row.name, row.value, row.sigma, row.status) == (
+        "t",
+        "x/y",
+        None,
+        None,
+        None,
+        "refused",
+    )
+    assert row.answer == row.kind == "mean"
