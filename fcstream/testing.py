@@ -243,6 +243,7 @@ class LedgerContract:
 
         ledger = self.make(self.terms, tmp_path)
         if not isinstance(ledger, StateLedger):
+            ledger.close()
             pytest.skip("this ledger keeps no states of epochs")
         return ledger
 
