@@ -107,11 +107,10 @@ def private_mean(
     """
     if method not in ("recentered", "friendly", "ball"):
         raise ConfigError(f"must be 'recentered', 'friendly' or 'ball', got {method!r}", "method")
-    width = {} if radius == "search" else {"radius": radius}
-    rows, low, high = _checked(points, bounds, rho=rho, delta=delta, **width)  # type: ignore[arg-type]
+    rows, low, high = _checked(points, bounds, radius=radius, rho=rho, delta=delta)
     options = SearchOptions(
         method=method,
-        radius=float(radius) if width else "search",
+        radius="search" if radius == "search" else float(radius),
         rho=float(rho),
         delta=float(delta),
         size_hint=size_hint,
@@ -301,20 +300,22 @@ def private_quantiles(
 def private_variance(
     points: ArrayLike,
     *,
-    radius: float,
+    radius: float | str,
     rho: float,
     delta: float,
     size_hint: int,
     step: float,
     bounds: tuple[float, float],
     reach: float | str = "histogram",
+    radius_min: float | None = None,
+    radius_max: float | None = None,
     noise: Noise | None = None,
 ) -> Release:
     """Release the differentially private variance of each column of an array around a private mean, without outliers.
 
     Parameters
     ----------
-    points, radius, rho, delta, size_hint, step, bounds, noise
+    points, radius, rho, delta, size_hint, step, bounds, radius_min, radius_max, noise
         As in `private_mean`.
     reach : float or "histogram"
         Public distance from the mean beyond which rows are left out; by default it is found privately.
@@ -334,7 +335,7 @@ def private_variance(
 
     Source
     ------
-    Specification 5.8; proof 5.7.
+    Specification 5.6, 5.8; proofs 5.6, 5.7.
 
     Examples
     --------
@@ -351,10 +352,12 @@ def private_variance(
         raise ConfigError(f"must be 'histogram' or a number, got {reach!r}", "reach")
     options = VarianceOptions(
         kind="variance",
-        radius=float(radius),
+        radius="search" if radius == "search" else float(radius),
         rho=float(rho),
         delta=float(delta),
         size_hint=size_hint,
+        radius_min=radius_min,
+        radius_max=radius_max,
         reach=reach if isinstance(reach, str) else float(reach),  # type: ignore[arg-type]
     )
     return _answer(options, rows, _grid(rows, low, high, step), noise)
@@ -518,13 +521,13 @@ def _as_column(values: ArrayLike) -> ArrayLike:
 
 
 def _checked(
-    points: ArrayLike, bounds: tuple[float, float], **numbers: float
+    points: ArrayLike, bounds: tuple[float, float], **numbers: float | str
 ) -> tuple[NDArray[np.float64], float, float]:
     """Return rows and bounds as numbers, after checking them and the range of rho and delta among `numbers`."""
     rows = as_rows(points, "points")
     try:
         low, high = map(float, bounds)
-        found = {name: float(value) for name, value in numbers.items()}
+        found = {name: float(x) for name, x in numbers.items() if (name, x) != ("radius", "search")}
     except (TypeError, ValueError):
         search = ", or radius 'search'" if "radius" in numbers else ""
         raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each{search}") from None

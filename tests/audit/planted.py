@@ -193,6 +193,15 @@ FAULTS = [
         ("unit/releases/test_searched_means.py::test_a_sample_finds_a_radius_and_the_core_has_coins_of_its_own",),
     ),
     Fault(
+        "a variance that forgets what its search has cost",
+        "releases/statistics/variance.py",
+        "rest = self.loss.rho_nano - self.mean.loss.rho_nano",
+        "rest = self.loss.rho_nano - self._known.loss.rho_nano",
+        (
+            "unit/releases/test_searched_variances.py::test_it_costs_no_more_than_it_says_and_checks_that_are_not_needed_come_back",
+        ),
+    ),
+    Fault(
         "coins of a sample whose chance depends on how many records came",
         "counting/multi_radius.py",
         "self._noise.bernoulli(chances, self.rate.denominator)",

@@ -19,7 +19,7 @@ from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail,
 
 WITHOUT = {"count", "sum", "histogram", "marginals"}
 NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance"}
-NEVER |= {name for name in ALSO if name.startswith("mean/recentered, searched")}
+NEVER |= {name for name in ALSO if name.startswith(("mean/recentered, searched", "variance, searched"))}
 PURE = {"synthetic, pure": ({**RELEASES["synthetic"][0], "variant": "pure"}, True)}
 EVERY = RELEASES | ALSO | PURE
 

@@ -41,6 +41,11 @@ ALSO = {
         {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None, "pairs": "blocks"},
         True,
     ),
+    "variance, searched": (
+        {"kind": "variance", "method": None, "spread": None, "size_hint": N, "rho": 2.0}
+        | {"radius": "search", "radius_min": 0.05, "radius_max": 90.0},
+        True,
+    ),
     "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
     # Fixed tuples of empty shards agree, and so are averaged.

@@ -175,6 +175,11 @@ class SearchedMean(PointMechanism):
         """Return the part of the loss that the search leaves to the mean."""
         return self.loss - PrivacyLoss(self.search.rho_nano)
 
+    @property
+    def middle(self) -> RecentredMean | FriendlyMean:
+        """Mean after a search that found the radius in the middle: the one that forecasts speak of."""
+        return self.mean_at((len(self.radii_squared) - 1) // 2)
+
     def mean_at(self, found: int) -> RecentredMean | FriendlyMean:
         """Return the mechanism of the mean after a search that found this radius."""
         return _mean_at(self, found)
@@ -231,7 +236,7 @@ class SearchedMean(PointMechanism):
 
         The noise is proportional to the diameter; the probability of a release hardly depends on it.
         """
-        return self.mean_at((len(self.radii_squared) - 1) // 2).forecast(size)
+        return self.middle.forecast(size)
 
 
 class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):

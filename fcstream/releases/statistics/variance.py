@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.exact import WindowView
+from ...counting.multi_radius import MultiRadiusView, SampledLadderView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
@@ -21,7 +22,8 @@ from ...stream.totals import tile_totals
 from ..averages import gaussian_variance, norm_quantile, to_center
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread
 from ..core_stage import ChargeShare, normal_above
-from ..means.mean import MeanOptions, RecentredMean
+from ..means.mean import RecentredMean
+from ..means.searched import SearchedMean, SearchOptions
 from ..options import BuildContext, Options
 
 ROOM = 1.5
@@ -30,6 +32,7 @@ COUNT_SHARE = 20
 BITS = 25
 """Of the largest squared distance: finer squares would add nothing to a sum with noise of that size."""
 _SHARES = (3, 4, 5, 6, 7)  # tenths of rho for the mean
+Inner = RecentredMean | SearchedMean
 
 
 class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,8 +59,9 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     kind: str = "variance"
-    radius: float
-    """Distance within which nearly all pairs of normal records of a window lie, in scaled units."""
+    radius: float | Literal["search"]
+    """Distance within which nearly all pairs of normal records of a window lie, in scaled units. ``search`` finds it
+    privately between ``radius_min`` and ``radius_max``, for 1 to 10% of the mean's part of the budget."""
     reach: float | Literal["histogram"] = "histogram"
     """Distance from the mean beyond which records are left out: found privately (``histogram``), or public."""
     delta: float
@@ -66,6 +70,10 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
     (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
     thousand records."""
+    radius_min: float | None = None
+    """Lower public end of the search, with ``radius = "search"``."""
+    radius_max: float | None = None
+    """Upper public end of the search, any number of powers of ten away."""
 
     def build(self, setting: BuildContext) -> Variance:
         size_hint, loss = self.checked_size_hint(), self.approximate_loss(self.delta)
@@ -75,14 +83,22 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         best: Variance | None = None
         for tenths in _SHARES:
             share = loss.rho_nano * tenths // 10
-            keys = {"rho": share / RHO_UNIT, "delta": self.delta, "radius": self.radius, "pairs": self.pairs}
+            options = SearchOptions(
+                size_hint=size_hint,
+                rho=share / RHO_UNIT,
+                delta=self.delta,
+                radius=self.radius,
+                pairs=self.pairs,
+                radius_min=self.radius_min,
+                radius_max=self.radius_max,
+            )
             try:
-                mean = MeanOptions(size_hint=size_hint, **keys).build(setting)  # type: ignore[arg-type]
+                mean = options.build(setting)
             except ConfigError as error:
                 if error.key not in ("release", "release.rho"):
                     raise
                 continue
-            found = Variance(loss, cast("RecentredMean", mean), size_hint, reach)
+            found = Variance(loss, cast("Inner", mean), size_hint, reach)
             if best is None or found.merit > best.merit:
                 best = found
         if best is None:
@@ -100,8 +116,8 @@ class Variance(MechanismBase):
     Parameters
     ----------
     loss : PrivacyLoss
-    mean : RecentredMean
-        Mechanism of the mean, with its share of the loss.
+    mean : RecentredMean or SearchedMean
+        Mechanism of the mean, with its share of the loss; the second finds its radius first.
     size_hint : int
     reach : int or None
         Public radius of the ball, in lattice steps; None takes it from what the mean found.
@@ -116,11 +132,11 @@ class Variance(MechanismBase):
 
     Source
     ------
-    Specification 5.8; proof 5.7; ours, on `RecentredMean`.
+    Specification 5.8; proof 5.7; ours, on `RecentredMean` and `SearchedMean`.
     """
 
     loss: PrivacyLoss
-    mean: RecentredMean
+    mean: Inner
     size_hint: int
     reach: int | None = None
     kind: str = "variance"
@@ -142,6 +158,11 @@ class Variance(MechanismBase):
         """Least count, ten noise deviations of the count; a smaller noisy count gets no variance."""
         return max(2, math.ceil(10 * math.sqrt(self.count_variance)))
 
+    @cached_property
+    def _known(self) -> RecentredMean:
+        """Mean at a known radius; of a search, at the radius in the middle, which forecasts speak of."""
+        return cast("RecentredMean", self.mean.middle) if isinstance(self.mean, SearchedMean) else self.mean
+
     @property
     def merit(self) -> tuple[bool, float]:
         """Score of a division of the loss: first whether windows of the size hint release, then how small noise is."""
@@ -152,25 +173,26 @@ class Variance(MechanismBase):
         share = self.mean.loss.rho_nano * loss.rho_nano // self.loss.rho_nano
         mean = self.mean.with_loss(PrivacyLoss(share, self.mean.loss.delta_femto))
         whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
-        return Variance(whole, cast("RecentredMean", mean), self.size_hint, self.reach)
+        return Variance(whole, cast("Inner", mean), self.size_hint, self.reach)
 
     def with_size_hint(self, size_hint: int) -> Variance:
-        mean = cast("RecentredMean", self.mean.with_size_hint(size_hint))
+        mean = cast("Inner", self.mean.with_size_hint(size_hint))
         return Variance(self.loss, mean, size_hint, self.reach)
 
     def hint(self, reason: str) -> str:
         if reason == "no_core":
-            return f"{super().hint(reason)}; a public `reach` may also be too small"
-        return super().hint(reason)
+            return f"{self.mean.hint(reason)}; a public `reach` may also be too small"
+        return self.mean.hint(reason)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return self.mean.counter(dimension, reach, noise)
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: WindowView | MultiRadiusView | SampledLadderView, charge: Charge, noise: Noise) -> Outcome:
         from ..._kernels import sums
 
         charge.open(self.loss)
-        mean = self.mean.release(view, cast("Charge", ChargeShare(charge, self.mean.loss)), noise)
+        share = cast("Charge", ChargeShare(charge, self.mean.loss))
+        mean = self.mean.release(view, share, noise)  # type: ignore[arg-type]
         if mean.value is None or mean.sigma is None or mean.spread is None:
             return mean
         center = to_center(mean.value)
@@ -186,7 +208,7 @@ class Variance(MechanismBase):
         charge.start(PrivacyLoss(first))
         count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
-            return Outcome(self.mean.refusal_reason(mean.count), count=mean.count, core_count=count)
+            return Outcome(self._known.refusal_reason(mean.count), count=mean.count, core_count=count)
         charge.start(PrivacyLoss(squares))
         variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, squares)
         drawn = noise.discrete_gaussian(variance, len(center)).tolist()
@@ -208,7 +230,7 @@ class Variance(MechanismBase):
     def forecast(self, size: int) -> Forecast:
         """Forecast a window whose points are spread over half the diameter; sigma is in squared lattice steps."""
         mean = self.mean.forecast(size)
-        typical = math.sqrt(self.mean.radius_squared) / 2
+        typical = math.sqrt(self._known.radius_squared) / 2
         ball = self._ball(Spread.public(typical, self.mean.dimension), mean.sigma)
         chance = normal_above((self.smallest - 0.5 - size) / math.sqrt(self.count_variance))
         sigma = ball * math.sqrt(RHO_UNIT / (2 * self._rest[0])) / max(size, 1)
@@ -233,5 +255,6 @@ class Variance(MechanismBase):
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         own = self.mean.notes(size, grid)
-        lines = (*own.lines, "that noise is for data half of `radius` across; it falls with their squared spread")
+        radius = "`radius`" if self.mean is self._known else "that radius"
+        lines = (*own.lines, f"that noise is for data half of {radius} across; it falls with their squared spread")
         return replace(own, lines=lines)
