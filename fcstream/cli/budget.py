@@ -43,11 +43,21 @@ def show(
 
     Three readings that are never mixed: `guarantee`, the cap, for ever; `spent`, sums that are no guarantee;
     `realized_loss_bound`, what the loss so far exceeds with a small probability only.
-    """
-    from ..reporting.budget import Report
 
+    Below them, of several streams: what somebody with records in all of them can lose.
+    """
+    from ..ledgers.groups import Together
+    from ..reporting.budget import Report, standing, together_dict, together_lines
+
+    reports, held = [], []
     with ledger_readers(ledger, stream) as streams:
-        reports = [Report.of(reader, delta, failure, odometer) for reader in streams]
+        for reader in streams:
+            reports.append(Report.of(reader, delta, failure, odometer))
+            held.append(standing(reader))
+    if stream is not None:
+        with ledger_readers(ledger, None) as streams:
+            held = [standing(reader) for reader in streams]
+    together = Together.of(held)
     if picture is not None:
         from ..plots import plot as draw
 
@@ -57,10 +67,11 @@ def show(
         refuse_overwriting_ledger(ledger, picture, "--plot")
         draw(reports[0], picture)
     if as_json:
-        documents = [report.as_dict() for report in reports]
+        documents = [report.as_dict() | {"together": together_dict(together, delta)} for report in reports]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
-        click.echo("\n\n".join("\n".join(report.lines()) for report in reports))
+        blocks = [report.lines() for report in reports] + [together_lines(together, delta)]
+        click.echo("\n\n".join("\n".join(lines) for lines in blocks if lines))
 
 
 @budget.command()

@@ -81,6 +81,7 @@ class Job:
         """Build a configuration's job, and check the rules that its sections share. `Config.job` is the one to use."""
         stream, window = config.stream, config.window
         _check_name(stream.name)
+        _check_group(config)
         schema = schema_of(config)
         keys, shares = _keys(config)
         grid = grid_of(config)
@@ -111,6 +112,30 @@ def _check_name(name: str) -> None:
         raise ConfigError("must not contain '/', which stands between a stream's name and a key", "stream.name")
 
 
+def _check_group(config: Sections) -> None:
+    """Check what belongs together where streams share filters."""
+    group = config.budget.group
+    if group is None:
+        return
+    if not 0 < len(group) <= _LONGEST_KEY or not group.isprintable():
+        raise ConfigError(f"must be a text of 1 to {_LONGEST_KEY} printable characters", "budget.group")
+    if config.stream.unit == "event":
+        raise ConfigError(
+            "must be left out with unit = 'event', since no ledger knows which records of two streams are the same: "
+            "ask several questions of one stream by several `[[release]]`",
+            "budget.group",
+        )
+    if config.stream.keys_per_user is not None:
+        raise ConfigError(
+            "must be left out with `budget.group`: all keys share one filter, so nothing is divided or promised",
+            "stream.keys_per_user",
+        )
+    if config.budget.savings != "none":
+        raise ConfigError(
+            "must be 'none' with `budget.group`: what one stream saves, the others may spend", "budget.savings"
+        )
+
+
 def _check_one_window_per_user(config: Sections, schedule: Schedule) -> None:
     if schedule.reach > 1 and config.stream.unit == "user":
         raise ConfigError(
@@ -126,14 +151,15 @@ def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tup
     times = schedule.overlap if is_event else 1
     if not (mechanism.loss * times).fits(capacity):
         what = f"a record lies in up to {times} windows" if times > 1 else "one window"
-        what += f" (each of {shares} keys has its share of the budget)" if not is_event and keys else ""
+        what += f" (each of {shares} keys has its share of the budget)" if shares > 1 and not is_event else ""
         raise ConfigError(
             f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
         )
     total = _total(config.budget, mechanism, shares)
-    is_divided = not is_event or total is not None
+    is_divided = (not is_event or total is not None) and config.budget.group is None
     among = keys if keys and is_divided and stream.keys_per_user is None else None
-    return Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), among)
+    group = config.budget.group
+    return Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), group, among)
 
 
 def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
@@ -162,6 +188,8 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
                 f"must be different texts of 1 to {_LONGEST_KEY} printable characters, the one at {i} is not",
                 "stream.keys",
             )
+    if config.budget.group is not None:
+        return keys, 1  # all keys share one filter
     shares = len(keys) if stream.keys_per_user is None else stream.keys_per_user
     if not 1 <= shares <= len(keys):
         raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys), got {shares}", "stream.keys_per_user")

@@ -154,6 +154,10 @@ class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """A cap on the sum of all windows besides, whatever the unit."""
     total_delta: float | None = None
     """The δ of that cap. Left out: 0."""
+    group: str | None = None
+    """Name of a group, with the units ``user`` and ``stream``: all streams of the ledger that name it share their
+    filters, so the caps hold for their sum. They state the same unit and the same caps, and are never divided by
+    keys."""
     savings: Literal["none", "even", "paper"] = "none"
     """What becomes of what windows did not use, with the units ``stream`` and ``user`` and a ``window.end``:
     nothing, an even share for each window that is left (``even``), or three quarters and more of it for the next one

@@ -45,6 +45,8 @@ def specification(config: Sections) -> str:
         shape["budget"] = {"savings": config.budget.savings}
         if config.window.end is not None:
             window["end"] = _instant(config.window.end, "window.end")
+    if config.budget.group is not None:
+        shape.setdefault("budget", {})["group"] = config.budget.group
     return canonical(shape)
 
 

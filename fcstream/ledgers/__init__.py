@@ -5,8 +5,9 @@ of what was not used, a hash chain), its forms in memory, SQLite and PostgreSQL,
 Arithmetic of losses and capacities is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
 
 Files: `base` (what every ledger promises: charge, seal, refund), `terms_check` (whether a ledger is about this
-configuration), `hash_chain`, `user_budgets` (what each user has left), `retired_streams`, `rollback_guard`, `history`
-(what was spent, read back), `memory`, and a folder each for SQLite and PostgreSQL.
+configuration), `groups` (streams that share filters, and sums over streams), `hash_chain`, `user_budgets` (what each
+user has left), `retired_streams`, `rollback_guard`, `history` (what was spent, read back), `memory`, and a folder each
+for SQLite and PostgreSQL.
 
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
 made with what follows the scheme's colon, and `Terms`. It satisfies `Ledger`; `fcstream.testing.LedgerContract` tests
@@ -84,6 +85,8 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
 
         return SQLiteLedger(location, terms)
     if is_foreign(url):
+        if terms.group is not None:
+            raise ConfigError("needs a ledger in SQLite or PostgreSQL, got one of another package", "budget.group")
         return _foreign(scheme).load()(location, terms)  # type: ignore[no-any-return]
     from .postgres.ledger import PostgresLedger
 

@@ -74,6 +74,8 @@ class Terms(Generic[LossT]):
         Cap of the sum over all windows, in addition to `capacity`.
     promise : str
         What the whole stream, all its keys together, may cost, as canonical JSON with the configuration's names.
+    group : str or None
+        The streams of a ledger with one group share their filters: `capacity` and `total` hold for the sum over them.
     shared_keys : tuple of str or None
         The keys that share one budget: a sibling stream is opened only if the ledger has none of any other key. None:
         each sibling stream has a budget of its own. Checked at each opening and not stored, so that keys can be added
@@ -86,6 +88,7 @@ class Terms(Generic[LossT]):
     specification: str
     total: LossT | None = None
     promise: str = "{}"
+    group: str | None = None
     shared_keys: tuple[str, ...] | None = field(default=None, compare=False)
 
     @property

@@ -11,6 +11,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ..runtime.undo import on_error
@@ -37,6 +38,8 @@ class LedgerFile:
     agreed : dict
         Terms that sibling streams were found to agree on, by stream: no other process can change them while the file
         is open here.
+    members : dict
+        Tables of the streams of each group, retired ones included, once they were checked: by group and number.
     is_listed : bool
         Whether all streams of the file were found in its list of streams.
     """
@@ -50,6 +53,7 @@ class LedgerFile:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.agreed: dict[str, object] = {}
+        self.members: dict[str, dict[int, Any]] = {}
         self.is_listed = False
         self._streams: set[str] = set()
         self._guests = 0
@@ -156,6 +160,7 @@ class LedgerFile:
     def _prepare(self, path: str) -> None:
         db = self.db
         self.agreed.clear()
+        self.members.clear()
         self.is_listed = False
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk

@@ -61,7 +61,8 @@ def terms_body(terms: Terms) -> bytes:
         "specification_hash": terms.specification_hash,
         "promise": _nested(terms.promise),
     }
-    return _canonical(found | caps).encode()
+    group = {} if terms.group is None else {"group": terms.group}
+    return _canonical(found | caps | group).encode()
 
 
 def retire_body(name: str, spent: PrivacyLoss, capacity: PrivacyLoss) -> bytes:
@@ -88,7 +89,8 @@ def terms_of(location: str, body: bytes) -> Terms:
             for value in (found["specification"], found["promise"])
         ]
         total = None if found["total"] is None else PrivacyLoss(*found["total"])
-        terms = Terms(found["stream"], found["unit"], PrivacyLoss(*found["capacity"]), texts[0], total, texts[1])
+        capacity, group = PrivacyLoss(*found["capacity"]), found.get("group")
+        terms = Terms(found["stream"], found["unit"], capacity, texts[0], total, texts[1], group)
         if terms_body(terms) != body:
             raise LedgerDamaged(f"{location} is damaged: its terms disagree with their hash")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -173,7 +175,7 @@ class JournalReplay:
         self._terms = new
         if old is None:
             return
-        fixed = [(each.stream, each.unit, each.specification) for each in (old, new)]
+        fixed = [(each.stream, each.unit, each.specification, each.group) for each in (old, new)]
         caps = zip(_caps(old), _caps(new), strict=True)
         if fixed[0] != fixed[1] or not all(_is_at_most(after, before) for (_, before), (_, after) in caps):
             raise LedgerDamaged(f"{self.location}: journal row {row.seq} raises a cap or changes a specification")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
-from ..errors import BudgetExhausted, LedgerError
+from ..errors import BudgetExhausted, ConfigError, LedgerError
 from ..noise.samplers import SystemEntropy
 from . import user_budgets
 from .base import (
@@ -31,6 +31,8 @@ class MemoryLedger:
     """Holds privacy filters and releases in dictionaries; see `Ledger`. Nothing survives the process."""
 
     def __init__(self, terms: Terms) -> None:
+        if terms.group is not None:
+            raise ConfigError("must be left out with a ledger in memory, which holds one stream", "budget.group")
         self.terms = terms
         self.salt = SystemEntropy().words(4).tobytes()
         self._filters: dict[str, PrivacyFilter] = {}

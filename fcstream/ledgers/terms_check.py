@@ -6,13 +6,14 @@ import json
 import logging
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
 from .base import Terms, part_name, root_of
+from .groups import Standing, Together
 
 LOG = logging.getLogger("fcstream.ledgers")
 _LONGEST = 120  # characters of a value in a message
@@ -116,6 +117,35 @@ def log_tightened(location: str, found: Terms, wanted: Terms) -> None:
         _cap(wanted),
         _cap(found),
     )
+
+
+def tell_of_a_new_stream(location: str, terms: Terms, others: Sequence[Standing]) -> None:
+    """Warn that a stream is new in a ledger that holds others: what it spends is not part of their budgets."""
+    live = [each for each in others if not each.is_retired]
+    if not live or terms.unit == "device":
+        return
+    after = Together.of([*others, Standing(terms)])
+    if terms.group is not None and f"group {terms.group!r}" in Together.of(others).parts:
+        own = f"and shares the filters of group {terms.group!r}"
+    else:
+        own = (
+            "with a budget of its own: if it was renamed, what it has spent counts under its old name only; "
+            "`budget.group` lets streams share one"
+        )
+    LOG.warning(
+        "%s holds %s; stream %r is new there, %s; somebody with records in all of them can lose %s together",
+        location,
+        some(repr(each.terms.stream) for each in live),
+        terms.stream,
+        own,
+        after.guarantee,
+    )
+
+
+def some(names: Iterable[str]) -> str:
+    """List the first names, in order."""
+    held = sorted(names)
+    return ", ".join(held[:20]) + (", ..." if len(held) > 20 else "")
 
 
 def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyLoss) -> None:

@@ -8,7 +8,7 @@ buckets and stores the buckets that are returned.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,12 @@ def buckets_of(keys: NDArray[np.bytes_]) -> list[int]:
 
 
 def charge(
-    buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss, window: int
+    buckets: Buckets,
+    keys: NDArray[np.bytes_],
+    loss: PrivacyLoss,
+    capacity: PrivacyLoss,
+    window: int,
+    elsewhere: Sequence[Buckets] = (),
 ) -> tuple[dict[int, bytes], NDArray[np.bool_]]:
     """Charge every user whose filter has room.
 
@@ -45,6 +50,8 @@ def charge(
     loss, capacity : PrivacyLoss
     window : int
         Opening of the window, in ms. It is remembered, so that a second draw knows who was charged.
+    elsewhere : sequence of Buckets
+        What the users have spent in other streams of the group, which share their filters.
 
     Returns
     -------
@@ -55,10 +62,7 @@ def charge(
     """
     entries = _read(buckets)
     at, known = _find(entries, keys)
-    rho, delta = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    rho[known], delta[known] = entries["rho"][at[known]], entries["delta"][at[known]]
-    # Compared by differences: sums could overflow, differences of numbers >= 0 cannot.
-    admitted = (rho <= capacity.rho_nano - loss.rho_nano) & (delta <= capacity.delta_femto - loss.delta_femto)
+    admitted = has_room(buckets, keys, loss, capacity, elsewhere)
     old = at[known & admitted]
     entries["rho"][old] += loss.rho_nano
     entries["delta"][old] += loss.delta_femto
@@ -78,14 +82,22 @@ def charged(buckets: Buckets, keys: NDArray[np.bytes_], window: int) -> NDArray[
     return known
 
 
-def has_room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss) -> NDArray[np.bool_]:
-    """Tell which of some users (keys ascending, distinct) have room for a loss."""
-    entries = _read(buckets)
-    at, known = _find(entries, keys)
-    found = np.full(len(keys), loss.fits(capacity))
-    rho, delta = entries["rho"][at[known]], entries["delta"][at[known]]
-    found[known] &= (rho <= capacity.rho_nano - loss.rho_nano) & (delta <= capacity.delta_femto - loss.delta_femto)
-    return found
+def has_room(
+    buckets: Buckets,
+    keys: NDArray[np.bytes_],
+    loss: PrivacyLoss,
+    capacity: PrivacyLoss,
+    elsewhere: Sequence[Buckets] = (),
+) -> NDArray[np.bool_]:
+    """Tell which of some users (keys ascending, distinct) have room for a loss, beside what they spent elsewhere."""
+    # Compared by differences: sums could overflow, differences of numbers >= 0 cannot, as each stops at -1.
+    rho = np.full(len(keys), max(-1, capacity.rho_nano - loss.rho_nano), np.int64)
+    delta = np.full(len(keys), max(-1, capacity.delta_femto - loss.delta_femto), np.int64)
+    for entries in map(_read, (buckets, *elsewhere)):
+        at, known = _find(entries, keys)
+        for left, part in ((rho, "rho"), (delta, "delta")):
+            left[known] = np.maximum(left[known] - entries[part][at[known]], -1)
+    return np.asarray((rho >= 0) & (delta >= 0))
 
 
 def refund(buckets: Buckets, loss: PrivacyLoss, window: int) -> dict[int, bytes]:
@@ -106,6 +118,16 @@ def totals(buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return what every user has spent, rho and delta."""
     entries = _read(buckets)
     return entries["rho"], entries["delta"]
+
+
+def summed(held: Sequence[Buckets]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what every user has spent in several streams together, rho and delta."""
+    entries = np.concatenate([_read(buckets) for buckets in held])
+    names, index = np.unique(entries["key"], return_inverse=True)
+    rho, delta = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+    np.add.at(rho, index, entries["rho"])
+    np.add.at(delta, index, entries["delta"])
+    return rho, delta
 
 
 def mark(bucket: int, body: bytes) -> bytes:

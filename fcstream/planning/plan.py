@@ -53,6 +53,8 @@ class StreamPlan:
         Capacity for the sum of all windows, if there is one.
     keys, keys_per_user : int or None
         For a stream with keys; the plan is about one of them.
+    group : str or None
+        The group whose streams share the budget.
     notes, facts : list of str, dict
         What the kind of release adds, for people and for programs.
     false_release : float or None
@@ -93,6 +95,7 @@ class StreamPlan:
     chance: str = ""
     keys: int | None = None
     keys_per_user: int | None = None
+    group: str | None = None
     warnings: list[str] = field(default_factory=list)
     false_release: float | None = None
 
@@ -103,6 +106,8 @@ class StreamPlan:
         values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
+        if self.group is None:
+            del values["group"]
         for name in ("loss", "per_record", "capacity", "stopped", "total"):
             loss = getattr(self, name)
             values[name] = None if loss is None else loss.as_dict()
@@ -131,6 +136,11 @@ class StreamPlan:
         ]
         if self.total is not None:
             lines.append(f"and the sum of all windows stays within {self.total}")
+        if self.group is not None:
+            lines.append(
+                f"that is one budget for all streams of group {self.group!r} in the ledger: what the others spend is "
+                "missing here"
+            )
         return lines + [f"warning: {text}" for text in self.warnings]
 
     def _empty_line(self) -> str:
@@ -157,7 +167,9 @@ class StreamPlan:
         if self.keys is None:
             return []
         lines = [f"{self.keys} keys, each released by itself: everything below is about one of them"]
-        if self.unit != "event":
+        if self.group is not None:
+            lines.append("all of them share `budget`: a user under several keys spends it the faster")
+        elif self.unit != "event":
             whom = "user" if self.unit == "user" else "protected set of records"
             lines.append(
                 f"each has `budget` divided by {self.keys_per_user}: a {whom} may lie under so many keys, and no more"
@@ -234,6 +246,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         chance=notes.chance,
         keys=len(job.keys) or None,
         keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
+        group=config.budget.group,
         stopped=notes.stopped,
         false_release=mechanism.false_release,
         warnings=_warnings(config, job, forecast.probability, notes)

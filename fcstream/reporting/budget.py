@@ -21,6 +21,7 @@ from ..accounting.filters import PrivacyOdometer
 from ..accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged
 from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
+from ..ledgers.groups import Standing, Together
 from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, release_of, units, utc
 
 SLICES = 10
@@ -367,6 +368,51 @@ def _probability(value: float | None, default: float, key: str) -> float:
     if not 0 < value < 1:
         raise ConfigError(f"must be in (0, 1), got {value}", key)
     return value
+
+
+# -- sums over streams -------------------------------------------------------------------------------------------------
+
+
+def standing(reader: LedgerReader) -> Standing:
+    """Read what one stream of a ledger adds to sums over streams."""
+    nothing = reader.terms.capacity * 0
+    spent = History(reader.rows(), reader.terms.capacity).spent()
+    spent.pop(TOTAL_BLOCK, None)
+    return Standing(reader.terms, max_of_losses(spent.values(), nothing), getattr(reader, "is_retired", False))
+
+
+def together_lines(found: Together, delta: float | None = None) -> list[str]:
+    """Format what somebody with records in all streams of a ledger can lose; nothing for one stream by itself."""
+    lines = []
+    for name, streams in found.groups.items():
+        guarantee, spent = found.parts[name]
+        listed = ", ".join(map(repr, streams))
+        lines.append(f"{name} ({listed}): one budget for their sum; spent {spent} of {guarantee}")
+    if len(found.parts) > 1:
+        most, delta = found.guarantee, _delta_of(found.guarantee, delta)
+        lines.append(
+            f"together             {', '.join(found.parts)}: somebody with records in all of them can lose {most}, "
+            f"epsilon {_short(most.epsilon(delta))} at delta {delta:g}; spent {found.spent}"
+        )
+    return lines
+
+
+def together_dict(found: Together, delta: float | None = None) -> dict[str, Any] | None:
+    """Return the same for programs; None for a ledger without streams of engines."""
+    if not found.parts:
+        return None
+    delta = _delta_of(found.guarantee, delta)
+    return {
+        "epsilon_at_delta": delta,
+        "guarantee": {**units(found.guarantee), "epsilon": _finite(found.guarantee.epsilon(delta))},
+        "spent": units(found.spent),
+        "parts": {name: {"guarantee": units(cap), "spent": units(spent)} for name, (cap, spent) in found.parts.items()},
+        "groups": found.groups,
+    }
+
+
+def _delta_of(guarantee: PrivacyLoss, delta: float | None) -> float:
+    return _probability(delta, min(0.5, max(1e-6, 2 * guarantee.delta)), "delta")
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------

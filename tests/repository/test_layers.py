@@ -117,6 +117,7 @@ INSIDE = {
         "postgres",
         "sqlite",
         "terms_check",
+        "groups",
         "files",
         "history",
         "hash_chain",
@@ -125,7 +126,7 @@ INSIDE = {
         "rollback_guard",
         "user_budgets",
     ],
-    "ledgers.postgres": ["leader", "ledger", "states", "tables", "__init__", "connection"],
+    "ledgers.postgres": ["leader", "ledger", "groups", "states", "tables", "__init__", "connection"],
     "ledgers.sqlite": ["snapshot", "ledger", "__init__", "tables"],
     "local": [
         "commands",

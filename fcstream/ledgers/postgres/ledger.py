@@ -3,7 +3,7 @@
 Every charge, seal and acknowledgment is one transaction. For the units ``event`` and ``stream`` the transaction is one
 statement, a function in `schema.sql`. The function locks the stream's row first, so rows are appended one after the
 other and the hash chain stays linear; the lock is held for no round trip. The update's own condition contains the cap,
-so parallel processes cannot exceed it.
+so parallel processes cannot exceed it. Streams of a group share filters: see `groups`.
 
 Two processes may be granted the same window. A process that asks for a window which another process has charged and not
 sealed is granted the window once more, as after a crash, because the ledger cannot distinguish a slow process from a
@@ -21,7 +21,7 @@ is running is not found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from ...noise.samplers import SystemEntropy
 from ...runtime.undo import on_error
 from .. import hash_chain, user_budgets
 from ..base import TOTAL_BLOCK, ChargeResult, EpochState, Request, Row, SealedRelease, Terms, WindowKey, grant
+from ..groups import Elsewhere, blocks_to_charge, public_spent
 from .connection import (
     PATIENCE,
     Connection,
@@ -45,6 +46,7 @@ from .connection import (
     translated_errors,
 )
 from .states import PostgresStates
+from .groups import GroupTables
 from .tables import (
     ROW,
     WINDOW,
@@ -148,6 +150,8 @@ class PostgresLedger:
         if not requests:
             return []
         token = self._token()
+        if self.terms.group is not None:
+            return self._change(lambda db: self._charge_in_group(db, requests, token))
         if any(request.users is not None for request in requests):
             answered = self._change(lambda db: self._charge_each(db, requests, token))
         else:
@@ -232,6 +236,13 @@ class PostgresLedger:
         return found
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
+        if self.terms.group is not None:
+            shared = block or self.terms.unit
+            elsewhere = self._session.run(lambda db: self._group(db).elsewhere(self._stream)).spent(shared)
+            return elsewhere + self._spent(block)
+        return self._spent(block)
+
+    def _spent(self, block: str | None) -> PrivacyLoss:
         rows = self._read_rows(
             "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM {schema}.blocks WHERE stream = %s AND block "
             + ("<> %s" if block is None else "= %s"),
@@ -383,6 +394,52 @@ class PostgresLedger:
                 answered.append((row, admitted))
         return answered
 
+    def _charge_in_group(self, db: Connection, requests: Sequence[Request], token: bytes) -> list[ChargeResult]:
+        """Charge requests one after the other beside the other streams of the group, in one transaction."""
+        results = []
+        with db.transaction():
+            self._group(db).lock()
+            for index, request in enumerate(requests):
+                result, seen = self._charge_shared(db, request, token + index.to_bytes(4, "big"))
+                results.append(result)
+        self._seen = seen
+        return results
+
+    def _charge_shared(self, db: Connection, request: Request, token: bytes) -> tuple[ChargeResult, tuple[int, bytes]]:
+        """Charge one request under the group's lock; also returns the last row of the journal and its link."""
+        window, loss, users = request.window, request.loss, request.users
+        digest, terms = self._lock_users(db), self.terms
+        names = None if users is None else user_budgets.buckets_of(users)
+        held = user_budgets.CheckedBuckets() if names is None else self._buckets(db, names)
+        elsewhere = self._group(db).elsewhere(terms.stream, names)
+        query = "SELECT FROM {schema}.windows WHERE stream = %s AND open_ms = %s AND close_ms = %s"
+        if db.execute(self._sql(query), (terms.stream, *astuple(window))).fetchone() is not None:
+            row = self._charge(db, [request], token, None if users is None else digest)[0]
+            admitted = None if users is None else user_budgets.charged(held, users, window.open_ms)
+            result = self._charge_result(request, row, admitted)
+            return replace(result, spent=result.spent + public_spent(request, {}, elsewhere)), (row.seq, row.chain)
+        own = self._group(db).blocks(terms.stream)
+        blocks, refusal = blocks_to_charge(terms, request, own, elsewhere)
+        if refusal is not None:
+            return ChargeResult(window, public_spent(request, own, elsewhere), refusal=refusal), self._seen
+        changed, marks, admitted = dict[int, bytes](), dict[int, bytes](), None
+        if users is not None:
+            changed, admitted = user_budgets.charge(held, users, loss, terms.capacity, window.open_ms, elsewhere.users)
+            marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
+        query = (
+            "SELECT * FROM {schema}.charge_in_group(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint, "
+            "%s::bigint, %s::bigint, %s::bigint, %s::text[], %b::bytea)"
+        )
+        after = None if users is None else user_budgets.redigest(digest, held, marks)
+        values = (terms.stream, *self._seen, token, *astuple(window), *loss.parts, _texts(blocks), after)
+        seen = one(db, self._sql(query), values)[2:]
+        self._store_users(db, changed, marks)
+        own |= {block: own.get(block, PrivacyLoss()) + loss for block in blocks}
+        return grant(window, loss, public_spent(request, own, elsewhere), admitted), (seen[0], seen[1])
+
+    def _group(self, db: Connection) -> GroupTables:
+        return GroupTables(db, self._schema, self.location, self.terms)
+
     def _charge_result(self, request: Request, row: _ChargeRow, admitted: NDArray[np.bool_] | None) -> ChargeResult:
         window, spent = request.window, PrivacyLoss(row.spent_rho, row.spent_delta)
         if row.outcome == "sealed":
@@ -439,11 +496,14 @@ class PostgresLedger:
         return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
 
     def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        def look(db: Connection) -> user_budgets.CheckedBuckets:
-            self._check_seen(db)
-            return self._buckets(db, user_budgets.buckets_of(keys))
+        names = user_budgets.buckets_of(keys)
 
-        return user_budgets.has_room(self._session.run(look), keys, loss, self.terms.capacity)
+        def look(db: Connection) -> tuple[user_budgets.CheckedBuckets, Elsewhere]:
+            self._check_seen(db)
+            return self._buckets(db, names), self._group(db).elsewhere(self._stream, names)
+
+        held, elsewhere = self._session.run(look)
+        return user_budgets.has_room(held, keys, loss, self.terms.capacity, elsewhere.users)
 
     def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.CheckedBuckets:
         """Return the named buckets of users' budgets, checked; None returns all buckets."""
@@ -517,6 +577,7 @@ class PostgresLedger:
                 dict(self._scan(db, "SELECT key, value FROM {schema}.settings WHERE stream = %s")),
             )
             self._tables(db).check(self._stream)
+            self._group(db).check()
         return replay.count
 
     def _scan(self, db: Connection, query: str) -> Iterator[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ name of the ledger's schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -15,7 +15,16 @@ from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
 from .. import hash_chain, user_budgets
 from ..base import TOTAL_BLOCK, Row, Terms
-from ..terms_check import check_caps, check_keys_named, check_terms, folded_name, log_tightened, tightened
+from ..groups import Standing, check_group, has_caps, sum_of, tightened_in_group
+from ..terms_check import (
+    check_caps,
+    check_keys_named,
+    check_terms,
+    folded_name,
+    log_tightened,
+    tell_of_a_new_stream,
+    tightened,
+)
 from .connection import Connection, ServerAddress, sql
 
 SCHEMA_VERSION = 3
@@ -141,7 +150,34 @@ class PostgresTables:
                 is_logged = True
                 self._tighten(found, tightened(found.terms, terms))
         if terms.stream not in listed:
-            self._create(terms)
+            salt = self._join_group(terms, listed)
+            self._create(terms, salt)
+            if not sibling_streams:
+                others = [Standing(self.open(name).terms, is_retired=retired) for name, retired in listed.items()]
+                tell_of_a_new_stream(self._location, terms, others)
+        else:
+            self._join_group(terms, listed)
+
+    def _join_group(self, terms: Terms, listed: Mapping[str, bool]) -> bytes | None:
+        """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""
+        if terms.group is None:
+            return None
+        self._db.execute(self._sql(files(__package__).joinpath("groups.sql").read_text()).encode())
+        known = {}
+        for name, retired in sorted(listed.items()):
+            found = self.open(name, lock=not retired)
+            if found.terms.group is not None and not retired:
+                check_group(self._location, found.terms, terms)
+            if found.terms.group == terms.group:
+                known[name] = found
+        looser = [each for each in known.values() if not each.is_retired and not has_caps(each.terms, terms)]
+        if looser:
+            spent = [self._most_spent(name, terms.unit) for name in known]
+            check_caps(self._location, terms, sum_of(most for most, _ in spent), sum_of(total for _, total in spent))
+        for found in looser:
+            log_tightened(self._location, found.terms, terms)
+            self._set_terms(found, tightened_in_group(found.terms, terms))
+        return next((found.salt for found in known.values()), None)
 
     def open(self, stream: str, *, lock: bool = False) -> OpenedStream:
         """Read the terms of a stream, and check that its head agrees with its journal.
@@ -203,12 +239,12 @@ class PostgresTables:
                 raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
             yield followed(self._location, columns[:-1], columns[-1] if number else hash_chain.origin(salt))
 
-    def _create(self, terms: Terms) -> None:
+    def _create(self, terms: Terms, salt: bytes | None) -> None:
         if self._do("SELECT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s)", (terms.stream,)).fetchone() == (
             True,
         ):
             raise LedgerDamaged(f"{self._location} is damaged: there is a journal, its row of `streams` is missing")
-        salt = SystemEntropy().words(4).tobytes()
+        salt = salt or SystemEntropy().words(4).tobytes()
         self._do(
             "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
             (
@@ -219,18 +255,25 @@ class PostgresTables:
 
     def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
+        check_caps(self._location, wanted, *self._most_spent(found.terms.stream, wanted.unit))
+        self._set_terms(found, wanted)
+
+    def _set_terms(self, found: OpenedStream, wanted: Terms) -> None:
         stream = found.terms.stream
         self.check(stream)
-        most = most_spent(self._db, self._schema, stream)
-        query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
-        total = self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)
-        sums = "SELECT coalesce(sum(rho), 0)::bigint, coalesce(sum(delta), 0)::bigint FROM {schema}.windows"
-        everything = PrivacyLoss(*one(self._db, self._sql(f"{sums} WHERE stream = %s"), (stream,)))
-        check_caps(self._location, wanted, everything if wanted.unit == "user" else most, PrivacyLoss(*total))
         self._do(
             "SELECT {schema}.set_terms(%s::text, %s::bigint, %b::bytea, %s::bigint[], %b::bytea)",
             (stream, *found.seen, caps_of(wanted), hash_chain.terms_body(wanted)),
         )
+
+    def _most_spent(self, stream: str, unit: str) -> tuple[PrivacyLoss, PrivacyLoss]:
+        """Return a bound of what any block or user of a stream has spent, and what all its windows have."""
+        query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
+        total = PrivacyLoss(*(self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)))
+        if unit != "user":
+            return most_spent(self._db, self._schema, stream), total
+        sums = "SELECT coalesce(sum(rho), 0)::bigint, coalesce(sum(delta), 0)::bigint FROM {schema}.windows"
+        return PrivacyLoss(*one(self._db, self._sql(f"{sums} WHERE stream = %s"), (stream,))), total
 
     def _link_at(self, stream: str, seq: int) -> bytes:
         found = self._do("SELECT chain FROM {schema}.journal WHERE stream = %s AND seq = %s", (stream, seq)).fetchone()

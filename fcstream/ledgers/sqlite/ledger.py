@@ -14,7 +14,6 @@ after a crash without its PATH-wal, charges are missing, and opening is refused.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ...errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...runtime.undo import on_error
 from .. import hash_chain, user_budgets
 from ..base import (
@@ -38,16 +37,36 @@ from ..base import (
     Terms,
     WindowKey,
     grant,
-    max_loss,
-    public_blocks,
     root_of,
 )
 from ..files import APPLICATION_ID, LedgerFile, translated_errors
+from ..groups import (
+    NOWHERE,
+    SHARED_BLOCKS,
+    Elsewhere,
+    Standing,
+    blocks_to_charge,
+    check_group,
+    check_sums,
+    check_users,
+    has_caps,
+    public_spent,
+    sum_of,
+    tightened_in_group,
+)
 from ..rollback_guard import RollbackGuard
-from ..terms_check import check_keys_named, check_terms, folded_name, log_tightened, tightened
+from ..terms_check import (
+    check_caps,
+    check_keys_named,
+    check_terms,
+    folded_name,
+    log_tightened,
+    some,
+    tell_of_a_new_stream,
+    tightened,
+)
 from .tables import StreamTables, WindowRow, check_listed, ending, rows_of, stream_numbers
 
-LOG = logging.getLogger("fcstream.ledgers")
 SCHEMA_VERSION = 1
 _STREAMS = (
     "CREATE TABLE streams (number INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, retired INTEGER NOT NULL)",
@@ -137,7 +156,8 @@ class SQLiteLedger:
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
         with self._locked() as tables:
-            return tables.max_spent_of_all() if block is None else tables.block(block)
+            own = tables.max_spent_of_all() if block is None else tables.block(block)
+            return own + self._elsewhere().spent(block or self.terms.unit)
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         with self._locked() as tables:
@@ -216,6 +236,7 @@ class SQLiteLedger:
             windows = ((row.open_ms, row.close_ms, row.state_of) for row in tables.windows())
             replay.compare(tables.terms, windows, tables.blocks(), root, tables.settings())
             tables.check()
+            self._check_group()
             return replay.count
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -225,7 +246,7 @@ class SQLiteLedger:
         if file.is_empty and terms is None:
             self._guard_of(1).check_absence()
             raise LedgerMismatch(f"{self.path} is not a ledger: it is empty")
-        with file.changing("EXCLUSIVE"):
+        with file.changing("EXCLUSIVE", file.members.clear):
             if file.is_empty:
                 for statement in _STREAMS:
                     file.db.execute(statement)
@@ -264,10 +285,10 @@ class SQLiteLedger:
         if not listed:
             raise LedgerDamaged(f"{self.path} is damaged: it lists no stream")
         if stream is None and len(listed) > 1:
-            raise LedgerMismatch(f"{self.path} holds {len(listed)} streams: name one of {_some(listed)}")
+            raise LedgerMismatch(f"{self.path} holds {len(listed)} streams: name one of {some(listed)}")
         name = stream or next(iter(listed))
         if name not in listed:
-            raise LedgerMismatch(f"{self.path} has no stream {name!r}, only {_some(listed)}")
+            raise LedgerMismatch(f"{self.path} has no stream {name!r}, only {some(listed)}")
         return listed[name]
 
     def _join(self, terms: Terms, listed: dict[str, tuple[int, str, int]]) -> tuple[int, str, int]:
@@ -290,16 +311,48 @@ class SQLiteLedger:
         check_keys_named(self.path, sibling_streams.values(), terms)
         self._tighten(unchecked, terms)
         self._file.agreed[folded_name(terms.root)] = about
+        salt = self._join_group(terms)
         if terms.stream in listed:
             return listed[terms.stream]
         number = len(listed) + 1
         self._guard_of(number).check_absence()
         self._file.db.execute("INSERT INTO streams VALUES (?, ?, 0)", (number, terms.stream))
-        StreamTables(self._file, self.path, number).create(terms)
-        others = [name for _, name, retired in listed.values() if not retired]
-        if others and not sibling_streams:
-            self._tell_of_a_new_name(terms, others)
+        StreamTables(self._file, self.path, number).create(terms, salt)
+        if terms.group is not None:
+            self._file.members[terms.group][number] = self._tables_of(number)  # spends from now on
+        if not sibling_streams:
+            others = [Standing(self._tables_of(n).terms, is_retired=bool(gone)) for n, _, gone in listed.values()]
+            tell_of_a_new_stream(self.path, terms, others)
         return number, terms.stream, 0
+
+    def _join_group(self, terms: Terms) -> bytes | None:
+        """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""
+        if terms.group is None:
+            return None
+        known = self._file.members.setdefault(terms.group, {})
+        held = {name: (n, retired) for n, name, retired in stream_numbers(self._file)}
+        for number, _ in held.values():
+            if number not in known:
+                tables = self._tables_of(number)
+                if tables.terms.group is not None:
+                    check_group(self.path, tables.terms, terms)
+                if tables.terms.group == terms.group:
+                    tables.check()
+                    known[number] = tables
+        live = [known[n] for n, retired in held.values() if n in known and not retired]
+        for tables in live:
+            tables.open()
+            check_group(self.path, tables.terms, terms)
+        looser = [tables for tables in live if not has_caps(tables.terms, terms)]
+        if looser:
+            total = sum_of(tables.block(TOTAL_BLOCK) for tables in known.values())
+            check_caps(self.path, terms, sum_of(tables.most_spent() for tables in known.values()), total)
+        for tables in looser:
+            if self._file.holds(tables.terms.stream):
+                raise LedgerInUse(f"{self.path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
+            log_tightened(self.path, tables.terms, terms)
+            tables.adopt(tightened_in_group(tables.terms, terms))
+        return next((tables.salt for tables in known.values()), None)
 
     def _tighten(self, parts: Iterable[StreamTables], terms: Terms) -> None:
         """Give this stream and its siblings stricter caps, together."""
@@ -311,15 +364,6 @@ class SQLiteLedger:
             log_tightened(self.path, looser[0].terms, terms)
         for tables in looser:
             tables.tighten(terms)
-
-    def _tell_of_a_new_name(self, terms: Terms, listed: Iterable[str]) -> None:
-        LOG.warning(
-            "%s holds %s; stream %r is new there, with a budget of its own: if it was renamed, what it has spent "
-            "counts under its old name only",
-            self.path,
-            _some(map(repr, listed)),
-            terms.stream,
-        )
 
     def _tables_of(self, number: int) -> StreamTables:
         tables = StreamTables(self._file, self.path, number)
@@ -339,29 +383,29 @@ class SQLiteLedger:
     def _charge(self, tables: StreamTables, request: Request) -> ChargeResult:
         found = tables.window(request.window)
         if found is not None and found.state != "charged":
-            return ChargeResult(request.window, tables.max_spent(public_blocks(request)))
+            return ChargeResult(request.window, self._public_spent(tables, request))
         if found is not None:
             return self._charge_again(tables, request, found)
-        names = request.blocks if self.terms.total is None else (*request.blocks, TOTAL_BLOCK)
-        held = {block: tables.block_if_any(block) for block in names}
-        for block in names:
-            capacity, spent = self.terms.cap(block), held[block] or PrivacyLoss()
-            if not (spent + request.loss).fits(capacity):
-                refusal = BudgetExhausted(request.loss, capacity - spent, capacity, block, request.window)
-                return ChargeResult(request.window, tables.max_spent(public_blocks(request)), refusal=refusal)
+        elsewhere, held = self._elsewhere(request.users), self._own_blocks(tables, request)
+        names, refusal = blocks_to_charge(self.terms, request, held, elsewhere)
+        if refusal is not None:
+            return ChargeResult(request.window, public_spent(request, held, elsewhere), refusal=refusal)
         admitted = None
         if request.users is not None:
-            # A user with a record in every window still has room, so this window is charged to that block too.
-            if USER_BLOCK not in names and (tables.block(USER_BLOCK) + request.loss).fits(self.terms.capacity):
-                names = (*names, USER_BLOCK)
-                held[USER_BLOCK] = tables.block_if_any(USER_BLOCK)
-            admitted = self._charge_users(tables, request, request.users)
-        after = {block: (held[block] or PrivacyLoss()) + request.loss for block in names}
+            admitted = self._charge_users(tables, request, request.users, elsewhere)
+        after = held | {block: held.get(block, PrivacyLoss()) + request.loss for block in names}
         for block in names:
-            tables.put_block(block, held[block], after[block])
+            tables.put_block(block, held.get(block), after[block])
         self._note(tables, request, ",".join(names), b"" if admitted is None else tables.head.users)
-        spent = max_loss([after.get(block) or tables.block(block) for block in public_blocks(request)])
-        return grant(request.window, request.loss, spent, admitted)
+        return grant(request.window, request.loss, public_spent(request, after, elsewhere), admitted)
+
+    def _public_spent(self, tables: StreamTables, request: Request) -> PrivacyLoss:
+        return public_spent(request, self._own_blocks(tables, request), self._elsewhere())
+
+    def _own_blocks(self, tables: StreamTables, request: Request) -> dict[str, PrivacyLoss]:
+        """Read what this stream has spent of the blocks that a request may be charged to."""
+        held = {block: tables.block_if_any(block) for block in (*request.blocks, USER_BLOCK, TOTAL_BLOCK)}
+        return {block: spent for block, spent in held.items() if spent is not None}
 
     def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
         """Write the charge to the journal and to the table of windows."""
@@ -372,7 +416,7 @@ class SQLiteLedger:
 
     def _charge_again(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
         """Answer for a window that was charged before a crash: one more draw under the same charge, and no third."""
-        window, spent = request.window, tables.max_spent(public_blocks(request))
+        window, spent = request.window, self._public_spent(tables, request)
         if found.draws >= 2:
             return ChargeResult(window, spent, interrupted=found.loss)
         tables.put_window(found, found._replace(draws=found.draws + 1))
@@ -384,16 +428,50 @@ class SQLiteLedger:
             )
         return grant(window, found.loss, spent, admitted, is_redraw=True)
 
-    def _charge_users(self, tables: StreamTables, request: Request, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
-        held = tables.buckets(user_budgets.buckets_of(keys))
-        changed, admitted = user_budgets.charge(held, keys, request.loss, self.terms.capacity, request.window.open_ms)
+    def _charge_users(
+        self, tables: StreamTables, request: Request, keys: NDArray[np.bytes_], elsewhere: Elsewhere
+    ) -> NDArray[np.bool_]:
+        held, opens = tables.buckets(user_budgets.buckets_of(keys)), request.window.open_ms
+        changed, admitted = user_budgets.charge(held, keys, request.loss, self.terms.capacity, opens, elsewhere.users)
         tables.put_buckets(held, changed)
         return admitted
 
     def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
         with self._locked() as tables:
-            held = tables.buckets(user_budgets.buckets_of(keys))
-        return user_budgets.has_room(held, keys, loss, self.terms.capacity)
+            held, elsewhere = tables.buckets(user_budgets.buckets_of(keys)), self._elsewhere(keys)
+        return user_budgets.has_room(held, keys, loss, self.terms.capacity, elsewhere.users)
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+
+    def _members(self) -> dict[int, StreamTables]:
+        """Return the tables of all streams of this stream's group by number, this stream's own included."""
+        group = self.terms.group
+        if group is None:
+            return {}
+        if group not in self._file.members:  # it was opened to look at it
+            held = {number: self._tables_of(number) for number, _, _ in stream_numbers(self._file)}
+            self._file.members[group] = {n: tables for n, tables in held.items() if tables.terms.group == group}
+        return self._file.members[group]
+
+    def _elsewhere(self, keys: NDArray[np.bytes_] | None = None) -> Elsewhere:
+        """Read what the other streams of the group have spent, also of the filters of some users."""
+        if self.terms.group is None:
+            return NOWHERE
+        others = [tables for number, tables in self._members().items() if number != self._tables.number]
+        names = [] if keys is None else user_budgets.buckets_of(keys)
+        last = [tables.last_blocks() for tables in (self._tables, *others)] if self.terms.unit == "user" else []
+        return Elsewhere(
+            {block: sum_of(tables.block(block) for tables in others) for block in SHARED_BLOCKS},
+            [tables.buckets(names) for tables in others if names],
+            any(blocks is not None and USER_BLOCK not in blocks for blocks in last),
+        )
+
+    def _check_group(self) -> None:
+        """Check the sums over the streams of the group against its caps."""
+        members = self._members().values()
+        if members:
+            check_sums(self.path, self.terms, [{b: t.block(b) for b in SHARED_BLOCKS} for t in members])
+            check_users(self.path, self.terms, [tables.buckets(None) for tables in members])
 
     def _seal(self, tables: StreamTables, answer: SealedRelease) -> None:
         window, refund = answer.window, answer.refund
@@ -448,8 +526,3 @@ class SQLiteLedger:
                 tables.save()
             assert self._rollback_guard is not None
             self._rollback_guard.note(tables.head.seq, tables.head.chain)
-
-
-def _some(names: Iterable[str]) -> str:
-    held = sorted(names)
-    return ", ".join(held[:20]) + (", ..." if len(held) > 20 else "")

@@ -98,6 +98,7 @@ class StreamTables:
 
     Attributes
     ----------
+    number : int
     head : LedgerHead
     terms : Terms
     salt : bytes
@@ -107,18 +108,18 @@ class StreamTables:
     """
 
     def __init__(self, file: LedgerFile, path: str, number: int) -> None:
-        self.path = path
+        self.path, self.number = path, number
         self._file = file
         self._n = ending(number)
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
 
-    def create(self, terms: Terms) -> None:
-        """Create the tables and write journal row 0, which holds the terms."""
+    def create(self, terms: Terms, salt: bytes | None = None) -> None:
+        """Create the tables and write journal row 0, which holds the terms; a group's streams share one salt."""
         for statement in _TABLES.split(";"):
             self.do(statement)
-        self.salt = SystemEntropy().words(4).tobytes()
+        self.salt = salt or SystemEntropy().words(4).tobytes()
         self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
         self.do("INSERT INTO meta{n} VALUES ('salt', ?), ('head', '')", (self.salt.hex(),))
         self._adopt(terms)
@@ -184,10 +185,18 @@ class StreamTables:
     def tighten(self, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
         self.check()
-        everything = sum((window.loss for window in self.windows()), PrivacyLoss())
-        spent = everything if self.terms.unit == "user" else self.max_spent_of_all()
-        check_caps(self.path, tightened(self.terms, wanted), spent, self.block(TOTAL_BLOCK))
-        self._adopt(tightened(self.terms, wanted))
+        check_caps(self.path, tightened(self.terms, wanted), self.most_spent(), self.block(TOTAL_BLOCK))
+        self.adopt(tightened(self.terms, wanted))
+
+    def most_spent(self) -> PrivacyLoss:
+        """Return a bound of what any block or user has spent: for users the cost of all windows together."""
+        if self.terms.unit == "user":
+            return sum((window.loss for window in self.windows()), PrivacyLoss())
+        return self.max_spent_of_all()
+
+    def adopt(self, terms: Terms) -> None:
+        """Record new terms in the hash chain."""
+        self._adopt(terms)
         self.save()
 
     def _adopt(self, terms: Terms) -> None:
@@ -261,6 +270,11 @@ class StreamTables:
         """Return the window that was charged last; the journal must hold a charge."""
         query = "SELECT open_ms, close_ms FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1"
         return WindowKey(*self.do(query).fetchone())
+
+    def last_blocks(self) -> list[str] | None:
+        """Return the blocks of the window that was charged last; None if none was charged."""
+        row = self.do("SELECT blocks FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1").fetchone()
+        return None if row is None else str(row[0]).split(",")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
         marked = mark("w", *new)
@@ -357,7 +371,8 @@ class StreamTables:
             query, values = f"{query} WHERE bucket IN ({','.join('?' * len(names))})", names
         wanted = None if names is None else set(names)
         held = users.checked(self.path, (row for row in self.do(query, values) if wanted is None or row[0] in wanted))
-        if (self._buckets if wanted is None else self._buckets & wanted) != held.keys():
+        # Another ledger of this process may have added some since `check`; none is ever dropped.
+        if (self._buckets if wanted is None else self._buckets & wanted) - held.keys():
             raise LedgerDamaged(f"{self.path} is damaged: a bucket of users is not found")
         return held
 

@@ -1,0 +1,84 @@
+"""Streams of one PostgreSQL schema that share filters; `fcstream.ledgers.groups` explains the rules.
+
+A charge of a group first takes the group's lock, which is held until the transaction ends, and then reads what the
+other streams have spent. So processes charge one after the other, whatever their streams, and the cap holds for the
+sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...accounting.losses import PrivacyLoss
+from .. import user_budgets
+from ..base import Terms
+from ..groups import NOWHERE, SHARED_BLOCKS, Elsewhere, check_sums, check_users
+from .connection import Connection
+
+
+class GroupTables:
+    """The tables of a stream's group, used through one connection, inside the caller's transaction.
+
+    Parameters
+    ----------
+    db : Connection
+    schema : str
+        Quoted name of the schema.
+    location : str
+        Location of the ledger that messages show.
+    terms : Terms
+        Terms of the stream.
+    """
+
+    def __init__(self, db: Connection, schema: str, location: str, terms: Terms[Any]) -> None:
+        self._db, self._schema, self._location, self._terms = db, schema, location, terms
+
+    def lock(self) -> None:
+        """Wait until no other charge of the group is under way, and keep others waiting until the transaction ends."""
+        name = f"fcstream group {self._schema} {self._terms.group}"
+        self._do("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # what is read below is newer than the lock
+        self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", name)
+
+    def members(self) -> list[str]:
+        """List the names of all streams of the group, retired ones included."""
+        return [str(name) for (name,) in self._do("SELECT {schema}.group_members(%s::text)", self._terms.group)]
+
+    def elsewhere(self, stream: str, buckets: list[int] | None = None) -> Elsewhere:
+        """Read what the streams of the group but one have spent, also of some buckets of users."""
+        if self._terms.group is None:
+            return NOWHERE
+        query = "SELECT * FROM {schema}.spent_elsewhere(%s::text, %s::text)"
+        rows = self._do(query, stream, self._terms.group).fetchall()
+        blocks = {block: PrivacyLoss(rho, delta) for block, rho, delta, _ in rows}
+        leaves_out = self._terms.unit == "user" and any(row[-1] for row in rows)
+        others = [name for name in self.members() if name != stream] if buckets else []
+        held = [self._buckets(name, buckets) for name in others]
+        return Elsewhere(blocks, held, leaves_out)
+
+    def blocks(self, stream: str) -> dict[str, PrivacyLoss]:
+        """Read what one stream has spent of the blocks that the group shares."""
+        query = "SELECT block, rho, delta FROM {schema}.blocks WHERE stream = %s AND block = ANY (%s)"
+        rows = self._do(query, stream, list(SHARED_BLOCKS))
+        return {block: PrivacyLoss(rho, delta) for block, rho, delta in rows}
+
+    def check(self) -> None:
+        """Check the sums over all streams of the group against its caps.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        if self._terms.group is None:
+            return
+        members = self.members()
+        check_sums(self._location, self._terms, map(self.blocks, members))
+        check_users(self._location, self._terms, [self._buckets(name, None) for name in members])
+
+    def _buckets(self, stream: str, names: list[int] | None) -> user_budgets.CheckedBuckets:
+        query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
+        if names is None:
+            return user_budgets.checked(self._location, self._do(query, stream))
+        return user_budgets.checked(self._location, self._do(f"{query} AND bucket = ANY (%s)", stream, names))
+
+    def _do(self, query: str, *values: object) -> Any:
+        return self._db.execute(query.replace("{schema}", self._schema).encode(), values, binary=True)
