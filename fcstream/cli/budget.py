@@ -94,7 +94,7 @@ def releases(ledger: str, stream: str | None) -> None:
     """Print every release that was sealed, byte for byte as it was published; costs nothing."""
     with ledger_readers(ledger, stream) as streams:
         for reader in streams:
-            for line in reader.releases():
+            for line in filter(None, reader.releases()):  # windows of an account have none
                 click.echo(line)
 
 

@@ -42,6 +42,8 @@ class Job:
         Keys of a stream with keys; `terms` are then those of each key's stream except for its name, see `part`.
     key : str or None
         The key whose stream this job is about.
+    keys_chosen : int or None
+        With one filter for each user across all keys: under how many keys of a window a user counts.
     backlog_ms : int
         How long before its first run a live stream's windows are still released.
     """
@@ -58,10 +60,19 @@ class Job:
     keys: tuple[str, ...] = ()
     key: str | None = None
     backlog_ms: int = 0
+    keys_chosen: int | None = None
 
     def part(self, key: str) -> Job:
         """Return the job of one key's stream, which is a stream of its own in the ledger and at the sink."""
-        return replace(self, key=key, terms=replace(self.terms, stream=part_name(self.terms.stream, key)))
+        terms = replace(self.terms, stream=part_name(self.terms.stream, key))
+        if self.keys_chosen is not None:
+            terms = replace(terms, group=None)  # users' filters are in the stream without a key
+        return replace(self, key=key, terms=terms)
+
+    @property
+    def window_loss(self) -> PrivacyLoss:
+        """What a window, of all keys that one participant may count under, costs at full cost."""
+        return self.mechanism.loss * (self.keys_chosen or 1)
 
     @property
     def gate(self) -> RecordGate | None:
@@ -102,6 +113,7 @@ class Job:
             backlog_ms=0 if window.backlog is None else duration_ms(window.backlog, "window.backlog"),
             per_user=stream.per_user,
             keys=keys,
+            keys_chosen=_keys_chosen(config, keys),
         )
 
 
@@ -125,7 +137,7 @@ def _check_group(config: Sections) -> None:
             "ask several questions of one stream by several `[[release]]`",
             "budget.group",
         )
-    if config.stream.keys_per_user is not None:
+    if config.stream.keys_per_user is not None and config.stream.key_budgets == "divided":
         raise ConfigError(
             "must be left out with `budget.group`: all keys share one filter, so nothing is divided or promised",
             "stream.keys_per_user",
@@ -148,15 +160,18 @@ def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tup
     """Make the terms to which the ledger is bound; for a stream with keys, of each key."""
     stream, is_event = config.stream, config.stream.unit == "event"
     capacity = _capacity(config.budget, 1 if is_event else shares)
-    times = schedule.overlap if is_event else 1
+    times = schedule.overlap if is_event else _keys_chosen(config, keys) or 1
     if not (mechanism.loss * times).fits(capacity):
         what = f"a record lies in up to {times} windows" if times > 1 else "one window"
+        if times > 1 and not is_event:
+            what = f"a user counts under up to {times} keys of a window"
         what += f" (each of {shares} keys has its share of the budget)" if shares > 1 and not is_event else ""
         raise ConfigError(
             f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
         )
     total = _total(config.budget, mechanism, shares)
     is_divided = (not is_event or total is not None) and config.budget.group is None
+    is_divided = is_divided and stream.key_budgets == "divided"
     among = keys if keys and is_divided and stream.keys_per_user is None else None
     group = config.budget.group
     return Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), group, among)
@@ -168,8 +183,8 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
     """
     stream = config.stream
     if stream.key is None:
-        for name in ("keys", "keys_per_user"):
-            if getattr(stream, name) is not None:
+        for name in ("keys", "keys_per_user", "key_budgets"):
+            if getattr(stream, name) not in (None, "divided"):
                 raise ConfigError("belongs to `stream.key`: the field that divides the stream by key", f"stream.{name}")
         if config.source is not None and config.source.partitioner is not None:
             raise ConfigError("belongs to `stream.key`: keys are what partitions hold", "source.partitioner")
@@ -188,12 +203,38 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
                 f"must be different texts of 1 to {_LONGEST_KEY} printable characters, the one at {i} is not",
                 "stream.keys",
             )
-    if config.budget.group is not None:
+    if config.budget.group is not None and stream.key_budgets == "divided":
         return keys, 1  # all keys share one filter
     shares = len(keys) if stream.keys_per_user is None else stream.keys_per_user
+    if stream.key_budgets == "shared":
+        _check_shared(config)
     if not 1 <= shares <= len(keys):
         raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys), got {shares}", "stream.keys_per_user")
-    return keys, shares
+    return keys, 1 if stream.key_budgets == "shared" else shares
+
+
+def _keys_chosen(config: Sections, keys: tuple[str, ...]) -> int | None:
+    """Return under how many keys of a window a user counts, with one filter for each user across all keys."""
+    stream = config.stream
+    if stream.key_budgets == "divided":
+        return None
+    return len(keys) if stream.keys_per_user is None else stream.keys_per_user
+
+
+def _check_shared(config: Sections) -> None:
+    """Check what belongs together where each user has one filter for all keys."""
+    for is_wrong, key, rule in (
+        (config.stream.unit != "user", "stream.key_budgets", "must be 'divided' but for unit = 'user'"),
+        (config.budget.total_rho is not None, "budget.total_rho", "must be left out with `key_budgets` = 'shared'"),
+        (config.budget.savings != "none", "budget.savings", "must be 'none' with `key_budgets` = 'shared'"),
+        (
+            config.source is not None and config.source.partitioner is not None,
+            "source.partitioner",
+            "must be left out with `key_budgets` = 'shared', where one process sees all keys of a user",
+        ),
+    ):
+        if is_wrong:
+            raise ConfigError(rule, key)
 
 
 def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyLoss | None:

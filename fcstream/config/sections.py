@@ -35,7 +35,11 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     key is rejected."""
     keys_per_user: int | None = None
     """Under how many keys one user can have records, which is your promise: with the units ``user`` and ``stream``
-    each key has the budget divided by it. Left out: the number of keys."""
+    each key has the budget divided by it. With ``key_budgets = "shared"`` it is no promise, but the most keys under
+    which one user counts in a window. Left out: the number of keys."""
+    key_budgets: Literal["divided", "shared"] = "divided"
+    """Of the unit ``user``: whether each key has users' filters of its own (``divided``), or a user has one for all
+    keys (``shared``), which every window charges for as many keys as a user may count under."""
 
 
 class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

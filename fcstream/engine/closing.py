@@ -163,7 +163,7 @@ class WindowCloser:
             mechanism = self._job.spending.mechanism_at(charge.loss.rho_nano, self._track)
         outcome = mechanism.release(view, charge, self._noise)
         refund = charge.unused
-        spent = result.spent - refund if is_paid_by_all else result.spent
+        spent = result.spent - refund if is_paid_by_all and not result.is_joint else result.spent
         return self._as_release(window, outcome, charge.loss - refund, spent), refund
 
     def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:

@@ -115,6 +115,8 @@ class Engine:
             raise ConfigError(
                 "is required: it keeps the guarantee across runs ('memory:' forgets at exit)", "ledger.url"
             )
+        if job.keys_chosen is not None and not getattr(ledger, "is_joint", False):
+            raise ConfigError("must be 'divided': with 'shared' a `KeyedEngine` answers all keys", "stream.key_budgets")
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
@@ -161,6 +163,17 @@ class Engine:
     def next_open_ms(self) -> int:
         """Opening of the first window without a release."""
         return self._progress.next_open_ms
+
+    @property
+    def next_index(self) -> int:
+        """Index of the first window without a release."""
+        return self._progress.next
+
+    def users(self, index: int) -> NDArray[np.bytes_]:
+        """Return the hashed names of a window's users, ascending, with the unit ``user``; private."""
+        found = self._records.users(index)
+        assert found is not None
+        return found[0]
 
     @property
     def replayed(self) -> int:
@@ -328,6 +341,18 @@ class Engine:
                 yield group
             if not closed:
                 return
+
+    def close_next(self, now_ms: int | None) -> bool:
+        """Close the next window that is due at `now_ms` (None: of a schedule with an end), and keep its release for
+        `collect`; False if there is none.
+        """
+        with self._lock:
+            return self._close_next(now_ms)
+
+    def collect(self) -> list[Release]:
+        """Return what was closed and not returned yet."""
+        with self._lock:
+            return self._outbox.take()
 
     def unpublished(self) -> list[Release]:
         """Return what was sealed before a crash and may not have been published: call it at the start, and publish the

@@ -75,7 +75,7 @@ def windows_until(job: Job) -> int | None:
     """
     if job.terms.unit == "event" or job.spending.savings is not None:
         return None
-    lasting, count = lasting_windows(job.mechanism.loss, job.terms.capacity), scheduled_windows(job)
+    lasting, count = lasting_windows(job.window_loss, job.terms.capacity), scheduled_windows(job)
     return None if count is not None and lasting >= count else lasting
 
 

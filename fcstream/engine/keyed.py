@@ -16,13 +16,15 @@ from ..accounting.losses import PrivacyLoss
 from ..config import Config
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
+from ..formats.rows import read_moment
 from ..ledgers import Ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..stream.admission import part_codes
-from .engine import CounterFactory, Engine, default_counters
-from .intake import OnRejection, Rejections, read_pushed
+from .engine import MAX_WINDOWS_AT_ONCE, CounterFactory, Engine, default_counters
+from .intake import OnRejection, Rejections, clock_ms, read_pushed
+from .shared_users import UserAccount
 
 
 class KeyedEngine:
@@ -55,7 +57,8 @@ class KeyedEngine:
     keys. So every one gets ``[budget]`` divided by ``stream.keys_per_user``, by default the number of keys, and the
     budget bounds what all of them together reveal; by default, then, no key may replace another. A smaller
     ``keys_per_user`` is a promise of whoever runs the stream that no user has records under more keys than that, former
-    keys among them; it is not checked. `total_rho` is divided with every unit.
+    keys among them; it is not checked. `total_rho` is divided with every unit. With ``key_budgets = "shared"`` nothing
+    is divided or promised: see `fcstream.engine.shared_users.UserAccount`.
 
     Source
     ------
@@ -79,11 +82,25 @@ class KeyedEngine:
         mine = job.keys if keys is None else tuple(key for key in job.keys if key in keys)
         if not mine or (keys is not None and len(mine) != len(set(keys))):
             raise ConfigError("must be some of `stream.keys`", "keys")
+        is_shared = job.keys_chosen is not None
+        if is_shared and (mine != job.keys or ledgers is not None or stores is not default_counters):
+            raise ConfigError(
+                "must be 'divided' here: with 'shared' one process sees all keys of a user, and opens their ledger",
+                "stream.key_budgets",
+            )
         if ledgers is None:
             if self.config.ledger is None:
                 raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
-            opened = open_ledgers(self.config.ledger.url, [job.part(key).terms for key in mine])
-            ledgers = dict(zip(mine, opened, strict=True))
+            terms = [job.part(key).terms for key in mine]
+            opened = open_ledgers(self.config.ledger.url, [job.terms, *terms] if is_shared else terms)
+            account = UserAccount(job, opened.pop(0)) if is_shared else None
+            ledgers = {
+                key: ledger if account is None else account.part(key, ledger)
+                for key, ledger in zip(mine, opened, strict=True)
+            }
+        else:
+            account = None
+        self._is_shared = is_shared
         self.rejections = Rejections(job.terms.stream, on_rejection)
         self._index = {key: i for i, key in enumerate(job.keys)}
         self._engines: dict[int, Engine] = {}
@@ -96,6 +113,8 @@ class KeyedEngine:
                 self._engines[self._index[key]] = Engine(
                     self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
                 )
+            if account is not None:
+                account.attach(self.parts)
             undo.pop_all()
 
     @classmethod
@@ -171,6 +190,8 @@ class KeyedEngine:
             self.take(batch, arrivals, identified=positions is not None)
             for rejections in (self.rejections, *(part.rejections for part in self.parts)):
                 rejections.warn()
+            if self._is_shared:
+                return self._close_together(clock_ms() if self.job.clock == "wall" else 0)
             return self._gather(Engine.tick)
 
     def take(
@@ -215,10 +236,22 @@ class KeyedEngine:
     def advance(self, now_ms: int) -> list[Release]:
         """See `Engine.advance`."""
         with self._lock:
+            if self._is_shared:
+                if self.job.clock != "eof":
+                    self.begin(now_ms)
+                return self._close_together(read_moment(now_ms, "now_ms"))
             return self._gather(lambda engine: engine.advance(now_ms))
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
-        """See `Engine.closing`; key by key."""
+        """See `Engine.closing`; key by key, or window by window where users have one filter for all keys."""
+        if self._is_shared:
+            if now_ms is not None:
+                self.begin(now_ms)
+            while self._close_window(now_ms):
+                group = self._gather(Engine.collect, acknowledging=False)
+                if group:
+                    yield group
+            return
         for engine in self.parts:
             yield from engine.closing(now_ms)
 
@@ -245,6 +278,11 @@ class KeyedEngine:
     def close(self) -> list[Release]:
         """See `Engine.close`."""
         with self._lock:
+            if self._is_shared and self.job.clock == "eof":
+                self.acknowledge()
+                while self._close_window(None):
+                    pass
+                return self._gather(Engine.close, acknowledging=False)
             return self._gather(Engine.close)
 
     def abort(self) -> None:
@@ -261,6 +299,21 @@ class KeyedEngine:
         errors = self._try_each_part(lambda engine: engine.__exit__(kind, error, trace))
         if errors:
             _raise_first(errors if error is None else [error, *errors])
+
+    def _close_together(self, now_ms: int) -> list[Release]:
+        """Close what is due, window by window; nothing with clock ``eof``, whose windows only `close` closes."""
+        self.acknowledge()
+        closed = 0
+        while self.job.clock != "eof" and closed < MAX_WINDOWS_AT_ONCE and self._close_window(now_ms):
+            closed += 1
+        return self._gather(Engine.collect, acknowledging=False)
+
+    def _close_window(self, now_ms: int | None) -> bool:
+        """Close the next window of all keys, if it is due."""
+        with self._lock:
+            first = min(engine.next_index for engine in self.parts)
+            closed = [engine.close_next(now_ms) for engine in self.parts if engine.next_index == first]
+            return any(closed)
 
     def _gather(self, action: Callable[[Engine], list[Release]], *, acknowledging: bool = True) -> list[Release]:
         """Collect what the engines of all keys return; if one fails, those before it return theirs again with the next

@@ -263,6 +263,8 @@ class ChargeResult:
         What the window's most charged block has spent, including this charge.
     admitted : bool (n,) or None
         Which of the request's users take part; private. The others have no budget left.
+    is_joint : bool
+        The charge is part of a joint one for several releases, and `spent` falls when all of them are sealed.
 
     If `charge`, `refusal` and `interrupted` are all None, the window was sealed before.
     """
@@ -273,6 +275,7 @@ class ChargeResult:
     refusal: BudgetExhausted | None = None
     interrupted: PrivacyLoss | None = None
     admitted: NDArray[np.bool_] | None = None
+    is_joint: bool = False
 
 
 def grant(

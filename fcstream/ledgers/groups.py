@@ -202,11 +202,15 @@ class Together:
         """Add up streams; those of devices are left out, whose losses are per unit of distance."""
         shelves: dict[str, list[Standing]] = {}
         groups: dict[str, list[str]] = {}
-        for each in streams:
+        held = list(streams)
+        accounts = {each.terms.root for each in held if each.terms.group is not None}
+        for each in held:
             terms = each.terms
             if terms.unit == "device":
                 continue
             name = f"group {terms.group!r}"
+            if terms.group is None and terms.root in accounts and not each.is_retired:
+                continue  # a key's stream, whose users have their filters in the group
             if terms.group is None:
                 name = f"{terms.root!r} (retired)" if each.is_retired else repr(terms.root)
             else:

@@ -53,6 +53,8 @@ class StreamPlan:
         Capacity for the sum of all windows, if there is one.
     keys, keys_per_user : int or None
         For a stream with keys; the plan is about one of them.
+    keys_chosen : int or None
+        Under how many keys of a window a user counts, where users have one filter for all keys.
     group : str or None
         The group whose streams share the budget.
     notes, facts : list of str, dict
@@ -95,6 +97,7 @@ class StreamPlan:
     chance: str = ""
     keys: int | None = None
     keys_per_user: int | None = None
+    keys_chosen: int | None = None
     group: str | None = None
     warnings: list[str] = field(default_factory=list)
     false_release: float | None = None
@@ -106,8 +109,9 @@ class StreamPlan:
         values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
-        if self.group is None:
-            del values["group"]
+        for name in ("group", "keys_chosen"):
+            if values[name] is None:
+                del values[name]
         for name in ("loss", "per_record", "capacity", "stopped", "total"):
             loss = getattr(self, name)
             values[name] = None if loss is None else loss.as_dict()
@@ -167,7 +171,12 @@ class StreamPlan:
         if self.keys is None:
             return []
         lines = [f"{self.keys} keys, each released by itself: everything below is about one of them"]
-        if self.group is not None:
+        if self.keys_chosen is not None:
+            lines.append(
+                f"a user counts under at most {self.keys_chosen} of them in a window, and every window costs each of "
+                f"its users {self.loss * self.keys_chosen}"
+            )
+        elif self.group is not None:
             lines.append("all of them share `budget`: a user under several keys spends it the faster")
         elif self.unit != "event":
             whom = "user" if self.unit == "user" else "protected set of records"
@@ -246,6 +255,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         chance=notes.chance,
         keys=len(job.keys) or None,
         keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
+        keys_chosen=job.keys_chosen,
         group=config.budget.group,
         stopped=notes.stopped,
         false_release=mechanism.false_release,
@@ -275,9 +285,9 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
         "epsilon_delta": at,
         "epsilon_guarantee": epsilon(capacity),
         "epsilon_release": epsilon(loss),
-        "epsilon_day": epsilon(loss, per_day),
-        "epsilon_year": epsilon(loss, per_day * 365),
-        "lasting_windows": None if is_event else lasting_windows(loss, capacity),
+        "epsilon_day": epsilon(job.window_loss, per_day),
+        "epsilon_year": epsilon(job.window_loss, per_day * 365),
+        "lasting_windows": None if is_event else lasting_windows(job.window_loss, capacity),
         "total": job.terms.total,
     }
 

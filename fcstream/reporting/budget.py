@@ -278,6 +278,10 @@ class Report:
             f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
             *self.unit.lines(),
         ]
+        if '"key_budgets":"shared"' in self.terms.specification and self.terms.stream != self.terms.root:
+            lines[1:] = [
+                f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
+            ]
         what, is_device = "window", self.terms.unit == "device"
         if is_device:
             what = "question"

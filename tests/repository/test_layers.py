@@ -100,6 +100,7 @@ INSIDE = {
     "engine": [
         "stream",
         "keyed",
+        "shared_users",
         "engine",
         "closing",
         "progress",
@@ -259,6 +260,7 @@ INSIDE = {
     "stream": [
         "admission",
         "user_values",
+        "key_choice",
         "contributions",
         "__init__",
         "waiting_records",

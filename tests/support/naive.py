@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from fractions import Fraction
@@ -543,3 +544,13 @@ def too_many_probability(n: int, most: int, margin: int, variance: float) -> flo
     if n > most + margin:
         return 1.0
     return sum(p for value, p in pmf.items() if too_many(n, most, margin, value))
+
+
+def chosen_keys(salt: bytes, user: bytes, open_ms: int, keys, most: int) -> set[str]:
+    """Keys of a window under which a user counts: those with the least keyed hash of user, window and key."""
+
+    def order(key):
+        data = user + open_ms.to_bytes(8, "big", signed=True) + key.encode()
+        return hashlib.blake2b(data, digest_size=16, key=salt, person=b"keys of a user").digest()
+
+    return set(sorted(keys, key=order)[:most])
