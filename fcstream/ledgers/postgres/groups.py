@@ -11,7 +11,7 @@ from typing import Any
 
 from ...accounting.losses import PrivacyLoss
 from .. import user_budgets
-from ..base import Terms
+from ..base import Terms, WindowKey
 from ..groups import NOWHERE, SHARED_BLOCKS, Elsewhere, check_sums, check_users
 from .connection import Connection
 
@@ -55,11 +55,25 @@ class GroupTables:
         held = [self._buckets(name, buckets) for name in others]
         return Elsewhere(blocks, held, leaves_out)
 
+    def has_window(self, window: WindowKey) -> bool:
+        """Tell whether this stream's window was charged or sealed."""
+        query = "SELECT FROM {schema}.windows WHERE stream = %s AND open_ms = %s AND close_ms = %s"
+        return self._do(query, self._terms.stream, window.open_ms, window.close_ms).fetchone() is not None
+
     def blocks(self, stream: str) -> dict[str, PrivacyLoss]:
         """Read what one stream has spent of the blocks that the group shares."""
         query = "SELECT block, rho, delta FROM {schema}.blocks WHERE stream = %s AND block = ANY (%s)"
         rows = self._do(query, stream, list(SHARED_BLOCKS))
         return {block: PrivacyLoss(rho, delta) for block, rho, delta in rows}
+
+    def write(self, charge: tuple[object, ...]) -> tuple[int, bytes]:
+        """Write a charge that was found to fit; returns the last row of the stream's journal and its link."""
+        query = (
+            "SELECT last_seq, last_chain FROM {schema}.charge_in_group(%s::text, %s::bigint, %b::bytea, %b::bytea, "
+            "%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::text[], %b::bytea)"
+        )
+        seq, chain = self._do(query, *charge).fetchone()
+        return int(seq), bytes(chain)
 
     def check(self) -> None:
         """Check the sums over all streams of the group against its caps.

@@ -45,8 +45,8 @@ from .connection import (
     sql,
     translated_errors,
 )
-from .states import PostgresStates
 from .groups import GroupTables
+from .states import PostgresStates
 from .tables import (
     ROW,
     WINDOW,
@@ -236,11 +236,10 @@ class PostgresLedger:
         return found
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
-        if self.terms.group is not None:
-            shared = block or self.terms.unit
-            elsewhere = self._session.run(lambda db: self._group(db).elsewhere(self._stream)).spent(shared)
-            return elsewhere + self._spent(block)
-        return self._spent(block)
+        if self.terms.group is None:
+            return self._spent(block)
+        elsewhere = self._session.run(lambda db: self._group(db).elsewhere(self._stream))
+        return elsewhere.spent(block or self.terms.unit) + self._spent(block)
 
     def _spent(self, block: str | None) -> PrivacyLoss:
         rows = self._read_rows(
@@ -412,8 +411,7 @@ class PostgresLedger:
         names = None if users is None else user_budgets.buckets_of(users)
         held = user_budgets.CheckedBuckets() if names is None else self._buckets(db, names)
         elsewhere = self._group(db).elsewhere(terms.stream, names)
-        query = "SELECT FROM {schema}.windows WHERE stream = %s AND open_ms = %s AND close_ms = %s"
-        if db.execute(self._sql(query), (terms.stream, *astuple(window))).fetchone() is not None:
+        if self._group(db).has_window(window):
             row = self._charge(db, [request], token, None if users is None else digest)[0]
             admitted = None if users is None else user_budgets.charged(held, users, window.open_ms)
             result = self._charge_result(request, row, admitted)
@@ -426,16 +424,12 @@ class PostgresLedger:
         if users is not None:
             changed, admitted = user_budgets.charge(held, users, loss, terms.capacity, window.open_ms, elsewhere.users)
             marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-        query = (
-            "SELECT * FROM {schema}.charge_in_group(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint, "
-            "%s::bigint, %s::bigint, %s::bigint, %s::text[], %b::bytea)"
-        )
         after = None if users is None else user_budgets.redigest(digest, held, marks)
         values = (terms.stream, *self._seen, token, *astuple(window), *loss.parts, _texts(blocks), after)
-        seen = one(db, self._sql(query), values)[2:]
+        seen = self._group(db).write(values)
         self._store_users(db, changed, marks)
         own |= {block: own.get(block, PrivacyLoss()) + loss for block in blocks}
-        return grant(window, loss, public_spent(request, own, elsewhere), admitted), (seen[0], seen[1])
+        return grant(window, loss, public_spent(request, own, elsewhere), admitted), seen
 
     def _group(self, db: Connection) -> GroupTables:
         return GroupTables(db, self._schema, self.location, self.terms)
