@@ -138,7 +138,12 @@ class UserAccount:
 
 
 class PartLedger:
-    """The ledger of one key, whose users have their filters in an account; see `Ledger`."""
+    """The ledger of one key, whose users have their filters in an account; see `Ledger`.
+
+    Source
+    ------
+    Specification 8.7; proof 2.12; ours.
+    """
 
     is_joint = True
 

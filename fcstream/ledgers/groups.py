@@ -36,6 +36,10 @@ class Elsewhere:
     leaves_out : bool
         Some stream of the group has released a window that a user present everywhere had no room for. From then on no
         window of the group counts as one in which everybody has room.
+
+    Source
+    ------
+    Specification 8.6; proof 2.11; ours.
     """
 
     blocks: Mapping[str, PrivacyLoss] = field(default_factory=dict)
@@ -64,6 +68,10 @@ def blocks_to_charge(
     ----------
     own : mapping of str to PrivacyLoss
         What this stream has spent of its blocks; one that is missing has spent nothing.
+
+    Source
+    ------
+    Specification 8.6; proof 2.11; ours.
     """
     names = request.blocks if terms.total is None else (*request.blocks, TOTAL_BLOCK)
     for block in names:
@@ -192,6 +200,10 @@ class Together:
         Of each stream (all its keys) and of each group: the guarantee, and what was spent.
     groups : dict of str to list of str
         The streams of each group.
+
+    Source
+    ------
+    Specification 8.6; proof 2.11; ours.
     """
 
     parts: dict[str, tuple[PrivacyLoss, PrivacyLoss]]
