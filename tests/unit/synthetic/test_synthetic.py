@@ -325,9 +325,10 @@ def test_no_release_reaches_what_is_only_anonymous():
         if "microaggregation import" in path.read_text()
     ]
     assert using == ["synthetic/__init__.py"]
-    assert not [path for path in package.rglob("*.py") if "import anonymize" in path.read_text()][1:]
-    with pytest.raises(ConfigError, match="kind"):
-        Config.from_mapping(sample(release={"kind": "anonymize"}))
+    for name in ("anonymize", "microaggregate"):
+        assert not [path for path in package.rglob("*.py") if f"import {name}" in path.read_text()][1:]
+        with pytest.raises(ConfigError, match="kind"):
+            Config.from_mapping(sample(release={"kind": name}))
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
