@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from .config.sections import (
     BudgetSection,
-    DeadLetterSection,
     FeatureSection,
     LatticeSection,
-    ServiceSection,
-    SourceSection,
     StreamSection,
-    UrlSection,
     WindowSection,
 )
 from .releases.clusters.centers import CentersOptions
@@ -37,10 +33,6 @@ Lattice = LatticeSection
 Feature = FeatureSection
 Window = WindowSection
 Budget = BudgetSection
-Source = SourceSection
-Address = UrlSection
-DeadLetter = DeadLetterSection
-Service = ServiceSection
 
 Mean = SearchOptions
 TrackingMean = TrackingOptions

@@ -11,11 +11,14 @@ import msgspec
 from sphinx.pycode import ModuleAnalyzer
 
 import fcstream.config.sections
+import fcstream.sections
 from fcstream.local import settings
 from fcstream.releases import registry
 from fcstream.releases.options import Options, keys_of
 
 _seen: set[str] = set()
+_PYTHON = {value: name for name, value in vars(fcstream.sections).items() if name[0].isupper()}
+"""What sections and options are called in Python."""
 
 
 def configuration() -> str:
@@ -71,6 +74,7 @@ def _sections(fields: dict[str, Any]) -> Iterator[str]:
         if section is not fcstream.config.sections.UrlSection:
             about = inspect.getdoc(section).split("\n\n")[0].partition(": ")[2]
             yield f"{about[:1].upper()}{about[1:]}\n\n"
+        yield _in_python(section)
         yield entries(section, name, keys_of(section))
 
 
@@ -107,7 +111,16 @@ def _about(options: type[Options]) -> str:
     ]
     where = "Features may be categories. " if options.takes_categories else ""
     where += "" if options.needs_features else "It needs no features. "
-    return "| released | |\n| --- | --- |\n" + "\n".join(rows) + f"\n\nCost: {cost} {where}\n\n"
+    table = "| released | |\n| --- | --- |\n" + "\n".join(rows)
+    return f"{table}\n\nCost: {cost} {where}\n\n{_in_python(options)}"
+
+
+def _in_python(section: type[msgspec.Struct]) -> str:
+    """The class that `fcstream.Stream` takes, which may be a subclass that serves more methods."""
+    names = [name for cls, name in _PYTHON.items() if cls is section] or [
+        name for cls, name in _PYTHON.items() if isinstance(cls, type) and issubclass(cls, section)
+    ]
+    return f"In Python: `fcstream.sections.{names[0]}`.\n\n" if names else ""
 
 
 def entries(section: type[msgspec.Struct], name: str, keys: Any) -> str:

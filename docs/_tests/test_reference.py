@@ -163,6 +163,15 @@ def test_a_kind_that_is_registered_is_in_the_table(reference):
     assert issubclass(registry.find("mean"), Options)
 
 
+def test_classes_of_sections(reference):
+    from fcstream import sections
+
+    words = set().union(*(found for page in ("configuration", "kinds") for found in reference(page).values()))
+    names = [name for name, value in vars(sections).items() if getattr(value, "__name__", name) != name]
+    assert len(names) > 15
+    assert not lacking((f"fcstream.sections.{name}" for name in names), words)
+
+
 def test_keys_of_devices(reference):
     words = reference("devices")["devices-that-hold-their-own-budget"]
     found: set[str] = set()
