@@ -16,6 +16,9 @@ from .arrays.approximate_dp import private_covariance as private_covariance
 from .arrays.approximate_dp import private_dp_mean as private_dp_mean
 from .arrays.clusters import private_centers as private_centers
 from .arrays.clusters import private_mixture as private_mixture
+from .arrays.estimators import PrivateCenters as PrivateCenters
+from .arrays.estimators import PrivateCovariance as PrivateCovariance
+from .arrays.estimators import PrivateMean as PrivateMean
 from .arrays.frequent import private_frequent as private_frequent
 from .arrays.statistics import private_histogram as private_histogram
 from .arrays.statistics import private_marginals as private_marginals

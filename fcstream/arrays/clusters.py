@@ -20,7 +20,7 @@ from .statistics import _charge, _loss
 
 
 @dataclass(frozen=True)
-class PrivateCenters:
+class CentersAnswer:
     """Centers of an array's clusters, or a refusal; every attribute may be published.
 
     Attributes
@@ -71,7 +71,7 @@ def private_centers(
     fallback: str | None = None,
     fallback_share: float = 0.1,
     noise: Noise | None = None,
-) -> PrivateCenters:
+) -> CentersAnswer:
     """Find differentially private centers of k clusters that are well apart.
 
     Parameters
@@ -83,7 +83,7 @@ def private_centers(
         Radius of the public ball around `center` that rows lie in.
     rho, delta : float
         The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
-        `PrivateCenters.spent`.
+        `CentersAnswer.spent`.
     size_hint : int
         Public guess of the number of rows.
     step : float
@@ -151,7 +151,7 @@ def private_centers(
     charge.open(mechanism.loss)
     found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
     released = found.centers is not None
-    return PrivateCenters(
+    return CentersAnswer(
         status="released" if released else "refused",
         reason=found.reason,
         centers=None if found.centers is None else found.centers * step,
@@ -164,13 +164,13 @@ def private_centers(
 
 
 @dataclass(frozen=True)
-class PrivateMixture:
+class MixtureAnswer:
     """Weights, means and covariances of an array's clusters, or a refusal; every attribute may be published.
 
     Attributes
     ----------
     status, reason, spent, private
-        As in `PrivateCenters`.
+        As in `CentersAnswer`.
     weights : float64 (k,) or None
     means, sigma : float64 (k, d) or None
         The means in the rows' units, ascending, and the standard deviation of their noise.
@@ -208,7 +208,7 @@ def private_mixture(
     oracle: str | Oracle = "auto",
     method: str = "auto",
     noise: Noise | None = None,
-) -> PrivateMixture:
+) -> MixtureAnswer:
     """Learn differentially private weights, means and covariances of k clusters that are well apart.
 
     Parameters
@@ -240,7 +240,7 @@ def private_mixture(
     charge = _charge(made.loss)
     charge.open(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
-    return PrivateMixture(
+    return MixtureAnswer(
         status="refused" if found.reason else "released",
         reason=found.reason,
         weights=found.weights,

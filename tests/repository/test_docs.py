@@ -9,8 +9,10 @@ import pytest
 from support import REPOSITORY
 
 import fcstream.arrays.clusters
+import fcstream.arrays.estimators
 import fcstream.arrays.statistics
 import fcstream.counting.exact
+import fcstream.engine.stream
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
 from fcstream.planning.plan import plan
@@ -19,7 +21,15 @@ EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "ex
 
 
 @pytest.mark.parametrize(
-    "module", [fcstream.counting.exact, fcstream.arrays.statistics, fcstream.arrays.clusters], ids=lambda m: m.__name__
+    "module",
+    [
+        fcstream.counting.exact,
+        fcstream.arrays.statistics,
+        fcstream.arrays.clusters,
+        fcstream.arrays.estimators,
+        fcstream.engine.stream,
+    ],
+    ids=lambda m: m.__name__,
 )
 def test_docstring_examples(module):
     done = doctest.testmod(module)

@@ -48,7 +48,7 @@ INSIDE = {
         "__init__",
     ],
     "accounting": ["filters", "__init__", "losses"],
-    "arrays": ["approximate_dp", "clusters", "frequent", "__init__", "statistics"],
+    "arrays": ["estimators", "approximate_dp", "clusters", "frequent", "__init__", "statistics"],
     "cli": ["__init__", "budget", "local", "run", "preflight", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "conversion", "durations", "sections"],
     "connectors": [
