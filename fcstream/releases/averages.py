@@ -381,6 +381,11 @@ def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(np.maximum(np.rint(value), -limit), limit)
 
 
+def ball_squared(radius: float) -> int:
+    """Return the squared radius of a ball of about this radius, in lattice steps, in which arithmetic is exact."""
+    return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+
+
 def norm_quantile(dimension: int, beta: float) -> float:
     """Bound the norm of a standard Gaussian vector, except with probability at most `beta`.
 

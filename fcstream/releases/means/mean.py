@@ -19,7 +19,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
-from ..averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
+from ..averages import BallAverage, Estimate, FriendlyAverage, ball_squared, norm_quantile, to_center
 from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread
 from ..core_stage import (
     CoreFilter,
@@ -40,6 +40,7 @@ MAX_CORE_SHARE = 0.6
 RADIUS_RATIO = 1.25
 _FINE = 3  # fine bins of a coarse bin
 _TAIL = 3.0  # noise deviations by which a tail must stand out
+_RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
 
 
 class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -384,13 +385,13 @@ class RecentredMean(CoreStage, PointMechanism):
         if rough is None:
             return Outcome(self.refusal_reason(core.count), count=core.count)
         charge.start(PrivacyLoss(self._shares.histogram))
-        center, spread = to_center(rough.value), self._spread(kept, rough, noise)
-        ball = self._ball(spread, float(rough.sigma[0]))
+        center, reach = to_center(rough.value), self._reach(kept, rough, noise)
+        spread, ball = self._first_ball(reach, float(rough.sigma[0]))
         better, count = self.middle.release(kept, center, ball, noise, charge.start)
-        if better is not None:
-            sigma = self.middle.sigma(ball, better.count)
-            if sigma < rough.sigma[0]:
-                center, ball = to_center(better.value), self._ball(spread, sigma)
+        if better is not None and (sigma := float(better.sigma.max())) < rough.sigma[0]:
+            if reach is not None:
+                spread = self._seen(reach, _least_distance(rough.value - better.value, sigma))
+            center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         if estimate is None:
             return Outcome(self.refusal_reason(core.count), count=core.count, core_count=count)
@@ -416,15 +417,28 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def _ball(self, spread: Spread, sigma: float) -> int:
         """Return the squared radius of the ball around a center with noise `sigma` per coordinate."""
-        radius = spread.radius(sigma * norm_quantile(self.dimension, 0.01))
-        # No two friends are farther apart than twice the diameter (plus the error), and arithmetic is exact only up to
-        # 2**53.
-        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+        return ball_squared(spread.radius(sigma * norm_quantile(self.dimension, 0.01)))
 
-    def _spread(self, kept: Selection, rough: Estimate, noise: Noise) -> Spread:
-        """Return the public spread, or measure it with a noisy histogram of the core's distances from the center."""
+    def _first_ball(self, reach: float | None, sigma: float) -> tuple[Spread, int]:
+        """Return the spread, and the squared radius of the ball around the rough center, whose noise is `sigma`."""
+        if reach is None:
+            return self._guess, self._ball(self._guess, sigma)
+        # What was measured around a center needs no room for its error, but where noise hides most of the points.
+        return self._seen(reach, 0.0), ball_squared(max(reach, sigma * norm_quantile(self.dimension, 0.01)))
+
+    def _seen(self, reach: float, error: float) -> Spread:
+        """Return the spread of points that a histogram around a center, at least `error` off, found within `reach`.
+
+        The measured distances contain the center's error, whose square adds to the square of the distance.
+        """
+        # A histogram that ends nearer than the true center has not seen where the points lie.
+        true = math.sqrt(max(reach**2 - error**2, (reach / 4) ** 2)) if error < reach else reach
+        return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
+
+    def _reach(self, kept: Selection, rough: Estimate, noise: Noise) -> float | None:
+        """Measure how far the core lies from the rough center, with a noisy histogram; None for a public spread."""
         if self.spread is not None:
-            return Spread.public(self.spread, self.dimension)
+            return None
         from ..._kernels import sums
 
         center, bounds = to_center(rough.value), self._histogram_radii  # bins between equal bounds stay empty
@@ -435,10 +449,7 @@ class RecentredMean(CoreStage, PointMechanism):
         bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
         # Length of the noise vector that a ball of radius 1 would leave in the final mean.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
-        reach = _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
-        # The measured distances contain the rough center's own error, whose square adds to the square of the distance.
-        true = math.sqrt(max(reach**2 - self.dimension * float(rough.sigma[0]) ** 2, (reach / 4) ** 2))
-        return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
+        return _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
 
     @cached_property
     def _shares(self) -> _RhoShares:
@@ -540,12 +551,7 @@ def _best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: flo
     edges: list[float] = [*radii.tolist(), 2 * float(radii[-1])]
     counts = bins.tolist()
     # A tail of bins that holds no more than its noise is treated as empty.
-    top = above = 0
-    for b in range(len(counts) - 1, 0, -1):
-        above += counts[b]
-        if above > _TAIL * math.sqrt(variance * (len(counts) - b)):
-            top = b
-            break
+    top = _last_full(counts, math.sqrt(variance))
     counts = [max(0, count) for count in counts[: top + 1]]
     total = max(1, sum(counts))
     best, reach = math.inf, 0
@@ -558,3 +564,21 @@ def _best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: flo
         beyond += counts[b]
         moment += counts[b] * edges[b]
     return reach
+
+
+def _last_full(counts: list[int], deviation: float) -> int:
+    """Find the last bin that surely holds points: it and all above it, or it and the next few, hold more than noise."""
+    least = _RUN_SHARE * max(1, sum(counts))
+    for b in range(len(counts) - 1, 0, -1):
+        runs = np.cumsum(counts[b:])
+        doubt = deviation * np.sqrt(np.arange(1, len(runs) + 1))
+        if runs[-1] > _TAIL * doubt[-1] or (runs > np.maximum(_RUN * doubt, least)).any():
+            return b
+    return 0
+
+
+def _least_distance(offset: NDArray[np.float64], sigma: float) -> float:
+    """Return how far a center is off at least, less one deviation, by its `offset` from one with noise `sigma`."""
+    d, found = len(offset), math.hypot(*offset.tolist())
+    doubt = math.hypot(2 * found * sigma, math.sqrt(2 * d) * sigma**2)
+    return math.sqrt(max(0.0, found**2 - d * sigma**2 - doubt))

@@ -16,7 +16,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
-from ..averages import BallAverage, norm_quantile, to_center
+from ..averages import BallAverage, ball_squared, norm_quantile, to_center
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, Track
 from ..options import BuildContext
 from .mean import MeanOptions, RecentredMean
@@ -158,8 +158,7 @@ class TrackingMean(PointMechanism):
     def _ball(self, track: Track) -> int:
         """Return the squared radius of the ball around the last center."""
         error = track.sigma * norm_quantile(self.cold.dimension, 0.01)
-        radius = Spread(ROOM * track.reach, ROOM * track.across).radius(error)
-        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+        return ball_squared(Spread(ROOM * track.reach, ROOM * track.across).radius(error))
 
     def _follow(self, track: Track, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         from ..._kernels import sums

@@ -19,7 +19,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
-from ..averages import gaussian_variance, norm_quantile, to_center
+from ..averages import ball_squared, gaussian_variance, norm_quantile, to_center
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread
 from ..core_stage import ChargeShare, normal_above
 from ..means.mean import RecentredMean
@@ -224,8 +224,7 @@ class Variance(MechanismBase):
         if self.reach is not None:
             return self.reach**2
         error = center_sigma * norm_quantile(self.mean.dimension, 0.01)
-        radius = Spread(ROOM * spread.reach, ROOM * spread.across).radius(error)
-        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+        return ball_squared(Spread(ROOM * spread.reach, ROOM * spread.across).radius(error))
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window whose points are spread over half the diameter; sigma is in squared lattice steps."""
