@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..errors import ConfigError, FcstreamError
+from ..runtime.words import many
 from .base import guarded, ledger_path, ledger_readers, main, public, refuse_overwriting_ledger
 
 
@@ -66,6 +67,7 @@ def show(
             raise ConfigError(f"is required with --plot: the ledger holds {', '.join(names)}", "--stream")
         refuse_overwriting_ledger(ledger, picture, "--plot")
         draw(reports[0], picture)
+        click.echo(f"wrote {picture}", err=True)
     if as_json:
         documents = [report.as_dict() | {"together": together_dict(together, delta)} for report in reports]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
@@ -83,7 +85,7 @@ def verify(ledger: str, stream: str | None) -> None:
     with ledger_readers(ledger, stream) as streams:
         rows = [reader.verify() for reader in streams]
     of = f" of {len(rows)} streams" if len(rows) != 1 else ""
-    click.echo(f"{public(ledger)}: {sum(rows)} journal rows{of}, all in order")
+    click.echo(f"{public(ledger)}: {many(sum(rows), 'journal row')}{of}, all in order")
 
 
 @budget.command()

@@ -131,4 +131,5 @@ def score(real: str, synthetic: str, target: str | None, as_json: bool, picture:
         from ..plots import plot_marginals
 
         plot_marginals(found, picture)
+        click.echo(f"wrote {picture}", err=True)
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))

@@ -15,6 +15,7 @@ from ..ledgers import Ledger
 from ..ledgers.base import USER_BLOCK, ChargeResult
 from ..ledgers.history import utc
 from ..releases.base import Release
+from ..runtime.words import many
 
 LOG = logging.getLogger("fcstream.engine")
 
@@ -94,24 +95,29 @@ def lasting_windows(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
     return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
 
 
-def exhaustion_warning(job: Job) -> str | None:
-    """Describe in a sentence what happens if the schedule is longer than the budget lasts; None if the budget lasts."""
+def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
+    """Describe in a sentence what happens if the schedule is longer than the budget lasts; None if the budget lasts.
+
+    A live stream that is only `planned` has its first run now; else the first run may have been long ago.
+    """
     lasting = windows_until(job)
     if lasting is None:
         return None
     schedule, count = job.schedule, scheduled_windows(job)
-    many = f"{lasting} window{'' if lasting == 1 else 's'}"
+    windows = many(lasting, "window")
     at = f"window {lasting + 1}"
-    many += "" if count is None else f" of {count}"
-    if job.clock == "eof":
+    is_known = planned or job.clock == "eof"
+    windows += "" if count is None or not is_known else f" of {count}"
+    if not is_known:
+        at += " since the first run"
+    elif job.clock == "eof":
         at += f", which opens at {utc(schedule.window(lasting).open_ms)},"
     else:
         first = schedule.first_open(time.time_ns() // 1_000_000 - job.backlog_ms)
         at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
     whose = "the stream's budget" if job.terms.unit == "stream" else "the budget of a user present in every window"
-    return (
-        f"{whose} lasts {many}: {_consequence(job, at)}; raise `budget.rho`, lower `release.rho`, or use longer windows"
-    )
+    what = f"{whose} lasts {windows}: {_consequence(job, at)}"
+    return f"{what}; raise `budget.rho`, lower `release.rho`, or use longer windows"
 
 
 def _consequence(job: Job, at: str) -> str:

@@ -18,6 +18,7 @@ from ..formats.payloads import most_rows
 from ..releases.base import Forecast, Mechanism, PlanNotes, percent
 from ..releases.record_gate import TIMES_HINT
 from ..releases.registry import method_of
+from ..runtime.words import many
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
@@ -208,7 +209,7 @@ class StreamPlan:
         lasting = self.lasting_windows or 0
         whose = "the stream's budget" if self.unit == "stream" else "the budget of a user present in every window"
         return [
-            f"{whose} lasts {lasting} window{'' if lasting == 1 else 's'} ({_short(lasting / day)} days)",
+            f"{whose} lasts {many(lasting, 'window')} ({_short(lasting / day)} days)",
             f"without that cap: {daily}, epsilon {_short(self.epsilon_year)}",
         ]
 
@@ -382,7 +383,7 @@ def quick_warnings(config: Config) -> list[str]:
     """
     job, hint = config.job, config.release.size_hint
     forecast = _usable_forecast(config, job, hint)
-    return _warnings(config, job, forecast.probability, _notes(job, hint))
+    return _warnings(config, job, forecast.probability, _notes(job, hint), planned=False)
 
 
 def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
@@ -423,12 +424,20 @@ def _remedies(config: Config, job: Job) -> str:
         found.append(f"use longer windows, of {smallest} {points_of(job.terms.unit)} (and set `size_hint` to that)")
     rho = next((x for x in (config.release.rho * f for f in _MORE_RHO) if _releases(config, rho=x)), None)
     if rho is not None:
-        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` with it")
+        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` {_in_proportion(config, job, rho)}")
     delta, most = config.release.delta_or_zero, min(_MAX_DELTA, 1e-3 / (hint or 1))
     more = next((x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= most and _releases(config, delta=x)), None)
     if more is not None:
         found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
     return ", or ".join(found) or "no longer windows and no larger budget would help"
+
+
+def _in_proportion(config: Config, job: Job, rho: float) -> str:
+    """Return what a budget must become with a larger rho of a release, so that it lasts for as many windows."""
+    if job.terms.unit == "event":
+        return "with it"
+    lasting = lasting_windows(job.mechanism.loss, job.terms.capacity)
+    return f"to {config.budget.rho * rho / config.release.rho:g}, to last for {many(lasting, 'window')} as now"
 
 
 def _releases(config: Config, **changes: float) -> bool:
@@ -463,7 +472,7 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     return high
 
 
-def _warnings(config: Config, job: Job, probability: float, notes: PlanNotes) -> list[str]:
+def _warnings(config: Config, job: Job, probability: float, notes: PlanNotes, planned: bool = True) -> list[str]:
     warnings, hint = [], config.release.size_hint
     if hint is not None and probability < RARELY:
         warnings.append(
@@ -477,7 +486,7 @@ def _warnings(config: Config, job: Job, probability: float, notes: PlanNotes) ->
             f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual"
         )
     warnings += notes.warnings
-    if exhaustion := exhaustion_warning(job):
+    if exhaustion := exhaustion_warning(job, planned):
         warnings.append(exhaustion)
     schedule = job.schedule
     now = time.time_ns() // 1_000_000

@@ -88,7 +88,7 @@ def find(kind: Any, method: Any = None) -> type[Options]:
 
 
 def check_keys(options: type[Options], values: Mapping[str, Any]) -> None:
-    """Refuse keys that this kind does not have; the message says if another kind has the key.
+    """Refuse keys that this kind does not have; the message says if another method or kind has the key.
 
     Raises
     ------
@@ -99,6 +99,12 @@ def check_keys(options: type[Options], values: Mapping[str, Any]) -> None:
         if key in own:
             continue
         here = values.get("kind", "mean")
+        methods = [name.partition("/")[2] for name in KINDS if name.startswith(f"{here}/") and _means(key, _load(name))]
+        if methods:
+            method = values.get("method", first_method(here))
+            raise ConfigError(
+                f"belongs to method {_listed(methods)}, not to {method!r}: leave it out", f"release.{key}"
+            )
         others = sorted({name.partition("/")[0] for name in KINDS if _means(key, _load(name))} - {here})
         if others:
             raise ConfigError(f"belongs to kind {_listed(others)}, not to {here!r}: leave it out", f"release.{key}")

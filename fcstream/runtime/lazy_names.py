@@ -21,7 +21,9 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], list[str]
         `__name__` and `__file__` of the package. The stub beside it, `__init__.pyi`, lists the public names, each in
         a line ``from .module import name as name``, which type checkers read too.
     """
-    modules = {name: module for module, name in _IMPORT.findall(Path(file).with_suffix(".pyi").read_text())}
+    loader: Any = sys.modules[package].__loader__  # the package may lie in an archive
+    stub = loader.get_data(str(Path(file).with_suffix(".pyi"))).decode()
+    modules = {name: module for module, name in _IMPORT.findall(stub)}
 
     def resolve(name: str) -> Any:
         if name not in modules:

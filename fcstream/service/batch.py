@@ -18,6 +18,7 @@ from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
 from ..releases.base import Mechanism, Release
 from ..runtime.garbage import without_garbage_collection
+from ..runtime.words import many, were
 
 POLL_RECORDS = 8192
 REMEDIES = {
@@ -89,7 +90,7 @@ class Summary:
         rejected, text = sum(self.rejected.values()), []
         if self.exhausted:
             text.append(
-                f"{_many(self.exhausted, 'window')} left out whoever has used up their budget "
+                f"{many(self.exhausted, 'window')} left out whoever has used up their budget "
                 "(`participation` = 'exhausted'): counts there are too low, and values those of the others"
             )
         if self.records == 0:
@@ -107,18 +108,25 @@ class Summary:
     def lines(self) -> list[str]:
         refused, rejected = sum(self.refused.values()), sum(self.rejected.values())
         text = [
-            f"{_many(self.released + refused, 'window')}: {self.released} released, {refused} refused"
+            f"{many(self.released + refused, 'window')}: {self.released} released, {refused} refused"
             + _reasons(self.refused),
-            f"{_many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
+            f"{many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
             f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
         ]
         text += [f"{reason}: {hint}" for reason, hint in sorted(self.hints.items()) if hint]
         if self.republished:
-            text.append(f"{self.republished} releases sealed by an earlier run were published again, unchanged")
+            again = many(self.republished, "release")
+            text.append(f"{again} sealed by an earlier run {were(self.republished)} published again, unchanged")
         if self.already_answered:
-            text.append(f"{self.already_answered} windows were released by an earlier run and stay as they are")
+            one = self.already_answered == 1
+            text.append(
+                f"{many(self.already_answered, 'window')} {were(self.already_answered)} released by an earlier run "
+                f"and {'stays as it is' if one else 'stay as they are'}"
+            )
         if self.replayed:
-            text.append(f"{self.replayed} records lie in those windows and changed nothing")
+            where = "that window" if self.already_answered == 1 else "those windows"
+            verb = "lies" if self.replayed == 1 else "lie"
+            text.append(f"{many(self.replayed, 'record')} {verb} in {where} and changed nothing")
         return text + [f"warning: {warning}" for warning in self.warnings]
 
 
@@ -145,8 +153,8 @@ class ProgressLine:
         """Show on a terminal that functions are compiled, because those seconds would be taken for a fault."""
         self._compiled += 1
         if self._live:
-            many = _many(self._compiled, "function")
-            self._write(f"compiling for the first time, which later runs do without ({many} so far)")
+            functions = many(self._compiled, "function")
+            self._write(f"compiling for the first time, which later runs do without ({functions} so far)")
 
     def clear(self) -> None:
         if self._shown:
@@ -265,10 +273,6 @@ def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary
         sink.write(missing)
     engine.acknowledge()
     summary.republished = len(missing)
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _time(seconds: float) -> str:

@@ -33,6 +33,7 @@ from ..ledgers.terms_check import check_terms, folded_name
 from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
+from ..runtime.words import many, were
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
 from .status import server_is_missing, split_address
@@ -398,7 +399,8 @@ def _budget(checkup: Checkup, report: Report, job: Job) -> None:
             checkup.ok("budget", text)
     waiting = report.windows["sealed"]
     if waiting:
-        checkup.warn("ledger", f"{waiting} releases were sealed and not acknowledged", "the next run publishes them")
+        text = f"{many(waiting, 'release')} {were(waiting)} sealed and not acknowledged"
+        checkup.warn("ledger", text, f"the next run publishes {'it' if waiting == 1 else 'them'}")
 
 
 def _clocks(checkup: Checkup, config: Config, job: Job) -> None:

@@ -109,10 +109,15 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
                 "is required: the known diameter of the data (method 'ball': of the ball)", "release.radius"
             )
         if self.radius == "search":
-            raise ConfigError("must be a number for this method: 'recentered' and 'friendly' search", "release.radius")
+            raise ConfigError(
+                f"must be a number for method {self.method!r}: 'recentered' and 'friendly' search", "release.radius"
+            )
         for key in ("radius_min", "radius_max"):
             if getattr(self, key) is not None:
-                raise ConfigError("belongs to radius 'search'", f"release.{key}")
+                raise ConfigError(
+                    f"belongs to radius 'search' of 'recentered' and 'friendly', not to method {self.method!r}",
+                    f"release.{key}",
+                )
         if self.outliers and self.method not in ("recentered", "tracking"):
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
         if is_ball:

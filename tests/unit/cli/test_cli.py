@@ -283,7 +283,8 @@ def test_budget_show_in_full(folder):
     pytest.importorskip("matplotlib")
     drawn = call("budget", "show", "ledger.db", "--plot", "p.svg")
     assert drawn.exit_code == 0
-    assert drawn.output == text
+    assert drawn.stdout == text
+    assert drawn.stderr == "wrote p.svg\n"
     assert (folder / "p.svg").read_bytes().startswith(b"<?xml")
     assert (folder / "ledger.db").read_bytes() == before
 

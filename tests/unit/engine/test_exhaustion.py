@@ -13,7 +13,7 @@ from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.engine.exhaustion import exhaustion_warning
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.planning.plan import plan
+from fcstream.planning.plan import plan, quick_warnings
 from fcstream.releases.base import Release
 from fcstream.service.batch import Summary
 from fcstream.stream.windows import Window
@@ -192,6 +192,27 @@ def test_a_live_stream_always_ends_somewhere():
         "lasts 3 windows: window 4 (it opens at 1970-01-01 00:00:30 UTC if the first run is now) is the first"
         in str(exhaustion_warning(job))
     )
+    # When a run starts, the first one may have been long ago.
+    assert "lasts 3 windows: window 4 since the first run is the first" in str(exhaustion_warning(job, planned=False))
+
+
+def test_a_run_does_not_say_that_it_is_the_first():
+    window = {"clock": "broker"}
+    config = Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window))
+    (text,) = (text for text in quick_warnings(config) if "lasts" in text)
+    assert "lasts 3 windows: window 4 since the first run is" in text
+
+
+def test_one_thing_is_told_as_one():
+    """What a later run says of the only window, the only release and the only record."""
+    lines = Summary(republished=1, already_answered=1, replayed=1).lines()
+    assert "1 release sealed by an earlier run was published again, unchanged" in lines
+    assert "1 window was released by an earlier run and stays as it is" in lines
+    assert "1 record lies in that window and changed nothing" in lines
+    lines = Summary(republished=2, already_answered=2, replayed=2).lines()
+    assert "2 releases sealed by an earlier run were published again, unchanged" in lines
+    assert "2 windows were released by an earlier run and stay as they are" in lines
+    assert "2 records lie in those windows and changed nothing" in lines
 
 
 @pytest.mark.parametrize(("exhausted", "code"), [(None, 0), ("omit", 0), ("refuse", 3), ("stop", 3)])

@@ -124,3 +124,15 @@ def test_noise_that_only_the_data_tell_is_no_number():
     release = {**PLAIN, "kind": "covariance", "shards": 600, "delta": 1e-7, "size_hint": 5_000_000, "rho": 3.0}
     text = "\n".join(plan(Config.from_mapping(sample(release=release, budget={"rho": 4.0}))).lines())
     assert "nan" not in text
+
+
+def test_a_larger_budget_of_users_is_told_with_its_windows():
+    """A budget that grows with the cost of a window lasts as long as before."""
+    mapping = sample(stream={"unit": "user", "user": "id"}, release={"rho": 0.02, "size_hint": 60}, budget={"rho": 1.0})
+    with pytest.raises(UnusablePlan) as refused:
+        plan(Config.from_mapping(mapping))
+    found = re.search(
+        r"`release.rho` to (\S+), and `budget.rho` to (\S+), to last for 50 windows as now", str(refused.value)
+    )
+    assert found
+    assert float(found[2]) == pytest.approx(50 * float(found[1]))

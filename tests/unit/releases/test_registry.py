@@ -67,6 +67,13 @@ def test_every_kind_has_options_that_say_what_they_are(name):
             {"kind": "count", "pairs": "exact"},
             r"release\.pairs: belongs to kind 'mean' or 'variance', not to 'count': leave it out",
         ),
+        (
+            {"method": "ball", "center": [1, 1], "alpha": 0.1},
+            r"release\.alpha: belongs to method 'basic', not to 'ball': leave it out",
+        ),
+        ({"alpha": 0.1, "method": None}, r"release\.alpha: belongs to method 'basic', not to 'recentered'"),
+        ({"method": "ball", "radius": "search"}, r"release\.radius: must be a number for method 'ball'"),
+        ({"method": "ball", "radius_min": 1.0}, r"release\.radius_min: belongs to radius 'search' .* method 'ball'"),
         ({"kind": "count", "roh": 1}, r"release\.roh: is not a known key: did you mean 'rho'\?"),
         ({"rho": "much"}, r"release\.rho: expected `float`, got `str`"),
         ({"rho": None}, r"release\.rho: is required"),

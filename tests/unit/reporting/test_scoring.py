@@ -95,6 +95,7 @@ def test_the_command_on_what_a_sink_wrote(tmp_path):
     assert done.exit_code == 0, done.output
     assert "5,000 real ones, 4 columns" in done.output
     assert "not private" in done.output
+    assert done.stderr == f"wrote {picture}\n"
     assert picture.read_text().startswith("<?xml")
     done = CliRunner().invoke(main, ["score", real, made, "--json"])
     told = json.loads(done.output)
