@@ -382,7 +382,16 @@ def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ball_squared(radius: float) -> int:
-    """Return the squared radius of a ball of about this radius, in lattice steps, in which arithmetic is exact."""
+    """Return the squared radius of a ball of about this radius, in lattice steps, in which arithmetic is exact.
+
+    Privacy
+    -------
+    Computed from a public or released radius alone.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
     return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
 
