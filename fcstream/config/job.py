@@ -99,7 +99,6 @@ class Job:
         schedule = _schedule(window)
         mechanism = build_gated(config.release, BuildContext(grid, schedule.reach, stream.unit), window.max_records)
         check_optional_features(config)
-        _check_one_window_per_user(config, schedule)
         terms = _terms(config, mechanism, schedule, keys, shares)
         return cls(
             schema=schema,
@@ -145,14 +144,6 @@ def _check_group(config: Sections) -> None:
     if config.budget.savings != "none":
         raise ConfigError(
             "must be 'none' with `budget.group`: what one stream saves, the others may spend", "budget.savings"
-        )
-
-
-def _check_one_window_per_user(config: Sections, schedule: Schedule) -> None:
-    if schedule.reach > 1 and config.stream.unit == "user":
-        raise ConfigError(
-            "must be left out with unit = 'user': a user could have a point in each of several windows at once",
-            "window.slide",
         )
 
 

@@ -69,15 +69,13 @@ class OpenRecords:
         identified : bool
             Note the positions of the whole batch as seen.
         """
-        # These records are late for an open window, but in time for a later one that shares its pane.
-        late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
         self.is_broken = True  # until all are added; not by a context manager, which takes as long as a small batch
         if identified:
             self._seen.add(batch.positions)
-        if late.any():
-            self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
-            rows = rows & ~late
-        self._count(batch, admitted, rows, next_window)
+        if self._users is not None and batch.users is not None:
+            self._add_users(self._users, batch, admitted, rows, next_window)
+        else:
+            self._count(admitted, rows, next_window)
         self.is_broken = False
 
     def add_late(self, window: int) -> None:
@@ -113,18 +111,31 @@ class OpenRecords:
             self._users.forget_before(window)
             self._next_user_check = {index: size for index, size in self._next_user_check.items() if index >= window}
 
-    def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
+    def _count(self, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
+        # These records are late for an open window, but in time for a later one that shares its pane.
+        late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
+        if late.any():
+            self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
+            rows = rows & ~late
         panes, points = admitted.panes, admitted.points
-        users, times = batch.users, batch.times_ms
         if not rows.all():
-            panes, points, times = panes[rows], points[rows], times[rows]
-            users = None if users is None else users[rows]
+            panes, points = panes[rows], points[rows]
         for pane, part in group_by_pane(panes):
-            if self._users is not None and users is not None:
-                self._users.add(pane, users[part], times[part], points[part])
-                self._limit_users(self._users, pane, next_window)
-            else:
-                self.counter.add(pane, points[part])
+            self.counter.add(pane, points[part])
+
+    def _add_users(
+        self, users: UserPoints, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int
+    ) -> None:
+        """Add records to every window that each of them may enter, since a user has one point in each window."""
+        first, last = np.maximum(admitted.first, next_window), admitted.last
+        for offset in range(self._job.schedule.overlap):
+            windows = first + offset
+            here = np.flatnonzero(rows & (windows <= last))
+            for window, part in group_by_pane(windows[here]):
+                those = here[part]
+                assert batch.users is not None
+                users.add(window, batch.users[those], batch.times_ms[those], admitted.points[those])
+                self._limit_users(users, window, next_window)
 
     def _limit_users(self, users: UserPoints, window: int, next_window: int) -> None:
         """Drop the points of a window that is certain to have too many users when it closes.

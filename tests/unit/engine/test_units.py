@@ -112,7 +112,6 @@ def test_ids_belong_to_the_unit_user():
         ({"stream": {"unit": "user"}}, "stream.user"),
         ({"stream": {"user": "id"}}, "stream.user"),
         ({"stream": {"unit": "user", "user": "a"}}, "stream.user"),
-        ({"stream": USERS, "window": {"slide": "5s"}}, "window.slide"),
         ({"budget": {"total_delta": 1e-6}}, "budget.total_rho"),
         ({"budget": {"total_rho": 0.5, "total_delta": 1e-6}}, "budget.total_rho"),
         ({"budget": {"total_rho": 5.0}}, "budget.total_delta"),

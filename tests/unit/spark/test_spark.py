@@ -169,6 +169,11 @@ FILES = {
     "sliding": {"window": {"slide": "5s"}},
     "search": KINDS["search"],
     "users": {"stream": {"unit": "user", "user": "id", "per_user": "mean"}, "budget": {"rho": 6.0}},
+    "sliding users": {
+        "stream": {"unit": "user", "user": "id"},
+        "budget": {"rho": 16.0},
+        "window": {"slide": "5s"},
+    },
     "keys": {"stream": {"key": "site", "keys": ["b", "a"]}},
     "tracking": {"release": {"method": "tracking"}},
 }
