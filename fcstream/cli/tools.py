@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 @click.option("--truth", metavar="FILE", help="JSON lines with window_open_ms and value: shown beside; NOT private.")
 @click.option("--out", default="releases.svg", show_default=True, metavar="FILE", help="Ends in .svg or .png.")
 @click.option("--stream", metavar="NAME", help="If RELEASES holds several.")
+@click.option("--answer", metavar="NAME", help="If the stream has several [[release]].")
 @guarded
-def plot_command(releases: str, truth: str | None, out: str, stream: str | None) -> None:
+def plot_command(releases: str, truth: str | None, out: str, stream: str | None, answer: str | None) -> None:
     """Draw RELEASES over time: JSON lines (- for stdin, .gz too), or a ledger (sqlite:PATH, postgresql://...).
 
     Values with the uncertainty of their noise, refusals with their reasons. Needs the extra 'plot'.
@@ -33,9 +34,9 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
     if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
         refuse_overwriting_ledger(releases, out, "--out")
         with ledger_readers(releases, stream) as streams:
-            series = read_series(_in_force(streams, stream))
+            series = read_series(_in_force(streams, stream), None, answer)
     else:
-        series = read_series(read_lines(releases.removeprefix("jsonl:"), out), stream)
+        series = read_series(read_lines(releases.removeprefix("jsonl:"), out), stream, answer)
     if truth is not None:
         series = read_truth(read_lines(truth, out), series)
     plot_releases(series, out)

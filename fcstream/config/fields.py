@@ -47,40 +47,17 @@ def grid_of(config: Sections) -> Grid:
     ------
     ConfigError
     """
-    kind = config.release.kind
     if not config.features:
-        if config.release.needs_features:
-            raise ConfigError(f"must name at least one feature for a release of kind {kind!r}", "features")
+        for options in config.releases:
+            if options.needs_features:
+                raise ConfigError(f"must name at least one feature for a release of kind {options.kind!r}", "features")
         return Grid(Lattice(1.0), ())
     if config.lattice is None:
         raise ConfigError("is required with `features`: the grid that their values are rounded to", "lattice.step")
     grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in config.features))
-    category = next((f.name for f in config.features if f.type == "category"), None)
-    if category is not None and not config.release.takes_categories:
-        raise ConfigError(
-            f"must not be a category for a release of kind {kind!r}: its codes are no quantities",
-            f"features.{category}.type",
-        )
-    if category is not None and config.stream.per_user == "mean":
+    if config.stream.per_user == "mean" and any(f.type == "category" for f in config.features):
         raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
     return grid
-
-
-def check_optional_features(config: Sections) -> None:
-    """Refuse optional features that the stream's only value is about, because a record without one could not enter it.
-
-    Raises
-    ------
-    ConfigError
-    """
-    used = config.release.uses([f.name for f in config.features])
-    for feature in config.features:
-        if feature.optional and feature.name in used:
-            raise ConfigError(
-                f"must be false where the answer (kind {config.release.kind!r}) is about this feature: a record "
-                "without it is rejected as 'missing' and does not count",
-                f"features.{feature.name}.optional",
-            )
 
 
 def _missing_texts(feature: FeatureSection) -> frozenset[str]:

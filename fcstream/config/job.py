@@ -9,14 +9,15 @@ from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..formats.batch import Schema
 from ..ledgers.base import Terms, part_name
-from ..releases.base import Mechanism
-from ..releases.options import BuildContext, check_rho
-from ..releases.record_gate import GatedMechanism, RecordGate, build_gated
+from ..releases.answers import Answers
+from ..releases.options import check_rho
+from ..releases.record_gate import GatedMechanism, RecordGate
 from ..releases.spending import Spending
 from ..stream.lattice import Grid
 from ..stream.windows import Schedule
+from .answers import answers_of
 from .durations import NOW, duration_ms, instant_ms
-from .fields import check_optional_features, grid_of, schema_of
+from .fields import grid_of, schema_of
 from .sections import BudgetSection, Sections, WindowSection
 from .specification import promise, specification
 
@@ -29,15 +30,13 @@ class Job:
 
     Attributes
     ----------
-    schema, grid, schedule, mechanism, terms
+    schema, grid, schedule, answers, terms
         See their classes.
     clock : str
     ahead_ms : int
         How far a live record's timestamp may be ahead of its own arrival.
     spending : Spending
-        How each window's mechanism and charge are decided.
-    per_user : str
-        See `UserPoints`.
+        How each window's answers and charge are decided.
     keys : tuple of str
         Keys of a stream with keys; `terms` are then those of each key's stream except for its name, see `part`.
     key : str or None
@@ -51,12 +50,11 @@ class Job:
     schema: Schema
     grid: Grid
     schedule: Schedule
-    mechanism: Mechanism
+    answers: Answers
     terms: Terms
     clock: str
     ahead_ms: int
     spending: Spending
-    per_user: str
     keys: tuple[str, ...] = ()
     key: str | None = None
     backlog_ms: int = 0
@@ -72,12 +70,13 @@ class Job:
     @property
     def window_loss(self) -> PrivacyLoss:
         """What a window, of all keys that one participant may count under, costs at full cost."""
-        return self.mechanism.loss * (self.keys_chosen or 1)
+        return self.answers.loss * (self.keys_chosen or 1)
 
     @property
     def gate(self) -> RecordGate | None:
-        """The record gate, if the records of a window are bounded."""
-        return self.mechanism.gate if isinstance(self.mechanism, GatedMechanism) else None
+        """The record gate of a stream with one answer about all records, if these are bounded."""
+        mechanism = self.answers[0].mechanism
+        return mechanism.gate if self.answers.is_simple and isinstance(mechanism, GatedMechanism) else None
 
     def for_key(self, key: str | None) -> Job:
         """Return the job of a stream without keys (None), or of one of the keys."""
@@ -97,20 +96,18 @@ class Job:
         keys, shares = _keys(config)
         grid = grid_of(config)
         schedule = _schedule(window)
-        mechanism = build_gated(config.release, BuildContext(grid, schedule.reach, stream.unit), window.max_records)
-        check_optional_features(config)
-        terms = _terms(config, mechanism, schedule, keys, shares)
+        answers = answers_of(config, grid, schedule)
+        terms = _terms(config, answers, schedule, keys, shares)
         return cls(
             schema=schema,
             grid=grid,
             schedule=schedule,
-            mechanism=mechanism,
+            answers=answers,
             terms=terms,
             clock=window.clock,
-            spending=_spending(config, mechanism, schedule, terms.capacity),
+            spending=_spending(config, answers, schedule, terms.capacity),
             ahead_ms=schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead"),
             backlog_ms=0 if window.backlog is None else duration_ms(window.backlog, "window.backlog"),
-            per_user=stream.per_user,
             keys=keys,
             keys_chosen=_keys_chosen(config, keys),
         )
@@ -147,20 +144,20 @@ def _check_group(config: Sections) -> None:
         )
 
 
-def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tuple[str, ...], shares: int) -> Terms:
+def _terms(config: Sections, answers: Answers, schedule: Schedule, keys: tuple[str, ...], shares: int) -> Terms:
     """Make the terms to which the ledger is bound; for a stream with keys, of each key."""
     stream, is_event = config.stream, config.stream.unit == "event"
     capacity = _capacity(config.budget, 1 if is_event else shares)
     times = schedule.overlap if is_event else _keys_chosen(config, keys) or 1
-    if not (mechanism.loss * times).fits(capacity):
+    if not (answers.loss * times).fits(capacity):
         what = f"a record lies in up to {times} windows" if times > 1 else "one window"
         if times > 1 and not is_event:
             what = f"a user counts under up to {times} keys of a window"
         what += f" (each of {shares} keys has its share of the budget)" if shares > 1 and not is_event else ""
         raise ConfigError(
-            f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
+            f"must hold {what} at {answers.loss} each, got {capacity}: raise it, or lower `release`", "budget"
         )
-    total = _total(config.budget, mechanism, shares)
+    total = _total(config.budget, answers, shares)
     is_divided = (not is_event or total is not None) and config.budget.group is None
     is_divided = is_divided and stream.key_budgets == "divided"
     among = keys if keys and is_divided and stream.keys_per_user is None else None
@@ -228,7 +225,7 @@ def _check_shared(config: Sections) -> None:
             raise ConfigError(rule, key)
 
 
-def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyLoss | None:
+def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss | None:
     """Return the capacity for the plain sum over all windows of one stream."""
     if budget.total_rho is None:
         if budget.total_delta is not None:
@@ -239,13 +236,13 @@ def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyL
     if not 0 <= delta < 1:
         raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
     total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
-    if not mechanism.loss.fits(total):
-        key = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
-        raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", key)
+    if not answers.loss.fits(total):
+        key = "budget.total_rho" if answers.loss.rho_nano > total.rho_nano else "budget.total_delta"
+        raise ConfigError(f"must hold one window at {answers.loss}, got {total}", key)
     return total
 
 
-def _spending(config: Sections, mechanism: Mechanism, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
+def _spending(config: Sections, answers: Answers, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
     """Decide how each window is charged."""
     budget, unit = config.budget, config.stream.unit
     if budget.exhausted == "omit" and unit != "user":
@@ -253,7 +250,7 @@ def _spending(config: Sections, mechanism: Mechanism, schedule: Schedule, capaci
             f"must be 'refuse' or 'stop' with unit {unit!r}: only users can be left out one by one", "budget.exhausted"
         )
     spending = Spending(
-        mechanism,
+        answers,
         unit,
         None,
         budget.total_rho is not None,
@@ -271,7 +268,7 @@ def _spending(config: Sections, mechanism: Mechanism, schedule: Schedule, capaci
         raise ConfigError("must be given with `budget.savings`: they are divided among the windows left", "window.end")
     if config.window.start == NOW:
         raise ConfigError("must be a time with `budget.savings`: they are divided among all windows", "window.start")
-    base = mechanism.loss * schedule.count
+    base = answers.loss * schedule.count
     if not base.fits(capacity):
         raise ConfigError(
             f"must hold {schedule.count} windows at `release` to save from, {base} together, got {capacity}",

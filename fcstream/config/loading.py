@@ -31,8 +31,11 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
     """
 
     def __post_init__(self) -> None:
-        if not isinstance(self.release, Options):
-            raise ConfigError(f"must be the options of a kind, got {type(self.release).__name__}", "release")
+        if not self.releases:
+            raise ConfigError("must name at least one answer", "release")
+        for options in self.releases:
+            if not isinstance(options, Options):
+                raise ConfigError(f"must be the options of a kind, got {type(options).__name__}", "release")
         dead_letter, others = self.dead_letter, [section.url for section in (self.source, self.sink) if section]
         if dead_letter and "://" in dead_letter.url and dead_letter.url in others:
             raise ConfigError(
@@ -67,7 +70,7 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
             check_keys(cls, sections, "")
             values = _dates_as_text(sections)
             if isinstance(values, dict) and "release" in values:
-                values["release"] = _release(values["release"])
+                values["release"] = _releases(values["release"])
             return converted(values, cls)
         except UnicodeEncodeError:
             raise ConfigError("holds a text that cannot be written as UTF-8: take its lone surrogates out") from None
@@ -75,8 +78,23 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
             raise ConfigError("is nested too deeply: no section has more than three levels") from None
 
 
+def _releases(values: Any) -> Options | tuple[Options, ...]:
+    """Read ``[release]``, or every ``[[release]]``; a single one of these means the same as ``[release]``."""
+    if not isinstance(values, (list, tuple)):
+        return _release(values)
+    found = []
+    for i, each in enumerate(values):
+        try:
+            found.append(_release(each))
+        except ConfigError as error:
+            which = each.get("name", i) if isinstance(each, Mapping) else i
+            key = f"release[{which}]{error.key.removeprefix('release')}" if len(values) > 1 else error.key
+            raise ConfigError(error.message, key) from None
+    return found[0] if len(found) == 1 else tuple(found)
+
+
 def _release(values: Any) -> Options:
-    """Read ``[release]`` by the options of its kind."""
+    """Read the options of one answer, by its kind."""
     if isinstance(values, Options):
         return values
     if not isinstance(values, Mapping):

@@ -263,9 +263,9 @@ class Sections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     features: list[FeatureSection] = []
     window: WindowSection
     if TYPE_CHECKING:
-        release: Options
+        release: Options | tuple[Options, ...]
     else:
-        release: Any  # a subclass of `Options`, which one depends on the kind
+        release: Any  # subclasses of `Options`, which one depends on the kind
     budget: BudgetSection
     source: SourceSection | None = None
     sink: UrlSection | None = None
@@ -273,3 +273,8 @@ class Sections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     dead_letter: DeadLetterSection | None = None
     service: ServiceSection | None = None
     spark: SparkSection = SparkSection()
+
+    @property
+    def releases(self) -> tuple[Options, ...]:
+        """The options of every answer, in order."""
+        return self.release if isinstance(self.release, tuple) else (self.release,)

@@ -39,7 +39,9 @@ def specification(config: Sections) -> str:
         "lattice": {} if config.lattice is None else changed_keys(config.lattice),
         "features": [changed_keys(feature) for feature in config.features],
         "window": window,
-        "release": _release(config.release),
+        "release": _release(config.releases[0])
+        if len(config.releases) == 1
+        else [_release(options) for options in config.releases],
     }
     if config.budget.savings != "none":
         shape["budget"] = {"savings": config.budget.savings}

@@ -74,7 +74,7 @@ class TableFolder:
         pass
 
     def _path(self, release: Release) -> str:
-        return f"{quote(release.stream, safe='')}.{release.window_open_ms}"
+        return f"{quote(release.series, safe='')}.{release.window_open_ms}"
 
     def _held(self, name: str) -> bytes | None:
         try:

@@ -20,9 +20,10 @@ from ..formats.rows import read_moment
 from ..ledgers import Ledger, open_ledger
 from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
-from ..releases.base import Counter, Mechanism, Release
+from ..releases.answers import Answers, groups_of
+from ..releases.base import Counter, Release, from_lines
 from ..stream.admission import admit
-from ..stream.contributions import UserPoints
+from ..stream.user_groups import UserGroups
 from .closing import WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .outbox import Outbox
@@ -33,16 +34,16 @@ LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
 MAX_WINDOWS_AT_ONCE = 1000
 """Number of windows after which one call of `Engine.advance` or `push` leaves the others to the next call."""
-CounterFactory = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
-"""Makes the counters of a job's open windows, for the mechanism of the next one: of all records, and, with the unit
+CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | None"]]
+"""Makes the counters of a job's open windows, for the answers of the next one: of all records, and, with the unit
 ``user``, of one point for each user.
 """
 
 
-def default_counters(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
+def default_counters(job: Job, answers: Answers, noise: Noise) -> tuple[Counter, UserGroups | None]:
     """Make the counters of an engine whose records are pushed."""
-    users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
-    return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
+    users = UserGroups(job.grid.dimension, groups_of(answers)) if job.terms.unit == "user" else None
+    return answers.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
 class Engine:
@@ -121,11 +122,11 @@ class Engine:
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         sealed = self._ledger.last_sealed()
-        last = None if sealed is None else Release.from_bytes(sealed[1])
+        last = [] if sealed is None else from_lines(sealed[1])
         self._progress = Progress(job, self._ledger, None if sealed is None else sealed[0])
         self._outbox = Outbox(self._ledger)
         self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
-        counter, users = stores(job, self._closer.next_mechanism, noise)
+        counter, users = stores(job, self._closer.next_answers, noise)
         self._records = OpenRecords(job, self._ledger, counter, users)
         self._lock = threading.RLock()
         self._closed = False
@@ -173,7 +174,7 @@ class Engine:
         """Return the hashed names of a window's users, ascending, with the unit ``user``; private."""
         found = self._records.users(index)
         assert found is not None
-        return found[0]
+        return found.keys
 
     @property
     def replayed(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..accounting.losses import PrivacyLoss
 from ..ledgers import Ledger, SealedRelease, WindowKey
-from ..releases.base import Release
+from ..releases.base import Release, from_lines, to_lines
 
 
 class Outbox:
@@ -25,27 +25,27 @@ class Outbox:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._sealing: dict[WindowKey, Release] = {}
-        self._waiting: dict[WindowKey, Release] = {}
-        self._returned: dict[int, dict[WindowKey, Release]] = {}  # by thread
+        self._sealing: dict[WindowKey, list[Release]] = {}
+        self._waiting: dict[WindowKey, list[Release]] = {}
+        self._returned: dict[int, dict[WindowKey, list[Release]]] = {}  # by thread
 
     @property
     def is_settled(self) -> bool:
         """Return whether everything was returned and is acknowledged."""
         return not self._returned and not self._waiting
 
-    def seal(self, releases: Sequence[tuple[Release, PrivacyLoss]]) -> None:
-        """Seal the releases of the next windows, each with its refund, and keep them for the caller.
+    def seal(self, windows: Sequence[tuple[list[Release], PrivacyLoss]]) -> None:
+        """Seal the releases of the next windows, with the refund of each window, and keep them for the caller.
 
         After an interrupt or an error the next call, which may have no releases, keeps what was sealed all the same.
         """
         if self._sealing:
             self._keep_sealed()
-        self._sealing = {window_key(release): release for release, _ in releases}
+        self._sealing = {window_key(releases[0]): releases for releases, _ in windows}
         self._ledger.seal(
             [
-                SealedRelease(window, release.to_bytes(), refund)
-                for window, (release, refund) in zip(self._sealing, releases, strict=True)
+                SealedRelease(window, to_lines(releases), refund)
+                for window, (releases, refund) in zip(self._sealing, windows, strict=True)
             ]
         )
         self._waiting |= self._sealing
@@ -53,7 +53,7 @@ class Outbox:
 
     def take(self) -> list[Release]:
         """Return the waiting releases to this thread, which acknowledges them later."""
-        releases = list(self._waiting.values())
+        releases = [release for answers in self._waiting.values() for release in answers]
         if releases:
             self._returned.setdefault(threading.get_ident(), {}).update(self._waiting)
             self._waiting = {}
@@ -61,20 +61,21 @@ class Outbox:
 
     def requeue(self, releases: Iterable[Release]) -> None:
         """Keep what this thread was just returned, to return it once more."""
-        self._waiting = {window_key(release): release for release in releases} | self._waiting
+        self._waiting = _by_window(releases) | self._waiting
         self._returned.pop(threading.get_ident(), None)
 
     def requeue_returned(self) -> None:
         """Keep all that was returned to this thread and is not acknowledged, to return it once more."""
-        self.requeue(self._returned.get(threading.get_ident(), {}).values())
+        returned = self._returned.get(threading.get_ident(), {})
+        self.requeue(release for answers in returned.values() for release in answers)
 
     def unpublished(self) -> list[Release]:
         """Return to this thread all that the ledger holds unacknowledged."""
         sealed = self._ledger.unacknowledged()
         self._waiting, self._sealing = {}, {}  # they are among them
-        releases = {window: Release.from_bytes(body) for window, body in sealed}
-        self._returned = {threading.get_ident(): releases}
-        return list(releases.values())
+        releases = [release for _, body in sealed for release in from_lines(body)]
+        self._returned = {threading.get_ident(): _by_window(releases)}
+        return releases
 
     def acknowledge(self) -> None:
         """Note that this thread has published what was returned to it."""
@@ -100,8 +101,15 @@ class Outbox:
         for window, body in self._ledger.unacknowledged():
             mine = self._sealing.get(window)
             # Another process may have sealed a draw of its own under the same charge: then only that one is published.
-            if mine is not None and window not in kept and body == mine.to_bytes():
+            if mine is not None and window not in kept and body == to_lines(mine):
                 self._waiting[window] = mine
+
+
+def _by_window(releases: Iterable[Release]) -> dict[WindowKey, list[Release]]:
+    found: dict[WindowKey, list[Release]] = {}
+    for release in releases:
+        found.setdefault(window_key(release), []).append(release)
+    return found
 
 
 def window_key(release: Release) -> WindowKey:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Job
 from ..formats.batch import Batch, SeenPositions
 from ..ledgers import Ledger
+from ..releases.answers import AnswerCounters
 from ..releases.base import Counter
 from ..stream.admission import Admitted
-from ..stream.contributions import UserPoints
+from ..stream.selection import Rows
+from ..stream.user_groups import GroupUsers, UserGroups, WindowUsers
 from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
-
-ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
-"""Keys of a window's users and one point for each, if the window was not flooded."""
 
 
 class OpenRecords:
@@ -27,7 +28,7 @@ class OpenRecords:
     ledger : Ledger
         Knows which users are certain to have room for a window's loss.
     counter : Counter
-    users : UserPoints or None
+    users : UserGroups or None
         Given with the unit ``user`` only.
 
     Attributes
@@ -37,12 +38,14 @@ class OpenRecords:
         Counting has failed: which records were counted is unknown, and counting one twice would break the guarantee.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserPoints | None) -> None:
+    def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserGroups | None) -> None:
         self._job, self._ledger = job, ledger
         self.counter, self._users = counter, users
-        self._late = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.max_held)
+        self._late = LateRecords(job.grid.dimension, job.answers.max_waiting)
         self._seen = SeenPositions()
-        self._next_user_check: dict[int, int] = {}  # by window, the number of users at which it is checked again
+        # By group and window, the number of users at which it is checked again.
+        self._next_user_check: dict[tuple[int, int], int] = {}
+        self._max_held = _max_users_held(job)
         self.is_broken = False
 
     @property
@@ -85,18 +88,23 @@ class OpenRecords:
             self.counter.add(pane, points)
         self.is_broken = False
 
-    def users(self, window: int) -> ChargedUsers | None:
+    def users(self, window: int) -> WindowUsers | None:
         """Return the users of a window, with the unit ``user``."""
         return None if self._users is None else self._users.read(window, self._ledger.salt)
 
-    def view(self, panes: range, users: ChargedUsers | None, admitted: NDArray[np.bool_] | None) -> object:
+    def view(self, panes: range, users: WindowUsers | None, admitted: NDArray[np.bool_] | None) -> object:
         """Return what a mechanism reads of a window; with the unit ``user``, one point for each user whom the ledger
         admitted.
         """
         self.is_broken = True
         if users is not None and admitted is not None:
             self.counter.drop(panes[0])  # left from an earlier try
-            self.counter.add(panes[0], self._points_of(users, admitted))
+            for group, members in enumerate(users.groups):
+                points = self._points_of(group, members, admitted)
+                if self._job.answers.is_simple:
+                    self.counter.add(panes[0], points)
+                else:
+                    cast("AnswerCounters", self.counter).add_to(group, panes[0], points)
         view = self.counter.view(panes)
         self.is_broken = False
         return view
@@ -109,7 +117,7 @@ class OpenRecords:
                 self.counter.drop(pane)
         if self._users is not None:
             self._users.forget_before(window)
-            self._next_user_check = {index: size for index, size in self._next_user_check.items() if index >= window}
+            self._next_user_check = {at: size for at, size in self._next_user_check.items() if at[1] >= window}
 
     def _count(self, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         # These records are late for an open window, but in time for a later one that shares its pane.
@@ -124,7 +132,7 @@ class OpenRecords:
             self.counter.add(pane, points[part])
 
     def _add_users(
-        self, users: UserPoints, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int
+        self, users: UserGroups, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int
     ) -> None:
         """Add records to every window that each of them may enter, since a user has one point in each window."""
         first, last = np.maximum(admitted.first, next_window), admitted.last
@@ -135,31 +143,43 @@ class OpenRecords:
                 those = here[part]
                 assert batch.users is not None
                 users.add(window, batch.users[those], batch.times_ms[those], admitted.points[those])
-                self._limit_users(users, window, next_window)
+                for group in range(len(users.groups)):
+                    self._limit_users(users, group, window, next_window)
 
-    def _limit_users(self, users: UserPoints, window: int, next_window: int) -> None:
-        """Drop the points of a window that is certain to have too many users when it closes.
+    def _limit_users(self, users: UserGroups, group: int, window: int, next_window: int) -> None:
+        """Drop the points of a group's window that is certain to have too many users when it closes.
 
         Only users count here who have room for all that the ledger can charge until then, so neither which points are
-        dropped nor when changes a release. All users count when the window closes.
+        dropped nor when changes a release. All users count when the window closes. With savings, or other streams in a
+        group, nobody's room is certain, so nothing is dropped.
         """
-        gate = self._job.gate
-        if gate is None or users.size(window) < self._next_user_check.get(window, gate.max_held + 1):
+        held, mine = self._max_held[group], users.groups[group]
+        if held is None or mine.size(window) < self._next_user_check.get((group, window), held + 1):
             return
-        keys, _ = users.read(window, self._ledger.salt)
-        if self._job.spending.savings is None:
-            most = self._job.mechanism.loss * (window - next_window + 1)
-            if np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held:
-                users.flood(window, self._ledger.salt)
-        self._next_user_check[window] = 2 * len(keys)
+        keys, _ = mine.read(window, self._ledger.salt)
+        if self._job.spending.savings is None and self._job.terms.group is None:
+            most = self._job.answers.loss * (window - next_window + 1)
+            if np.count_nonzero(self._ledger.has_room(keys, most)) > held:
+                mine.flood(window, self._ledger.salt)
+        self._next_user_check[group, window] = 2 * len(keys)
 
-    def _points_of(self, users: ChargedUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the points of the users who take part. For a window whose points were dropped, only their number
-        matters.
-        """
-        if users[1] is not None:
-            return users[1][admitted]
-        assert self._job.gate is not None
+    def _points_of(self, group: int, members: GroupUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the points of a group's users who take part. If its points were dropped, only their number matters."""
+        taking_part = admitted[members.at]
+        if members.points is not None:
+            return members.points[taking_part]
+        held = self._max_held[group]
+        assert held is not None
         # The ledger has admitted all who were certain to have room, which is enough to refuse the window.
-        size = max(int(np.count_nonzero(admitted)), self._job.gate.max_held + 1)
+        size = max(int(np.count_nonzero(taking_part)), held + 1)
         return np.broadcast_to(0.0, (size, self._job.grid.dimension))
+
+
+def _max_users_held(job: Job) -> list[int | None]:
+    """Return for each group of answers the number of users of which more are refused by all of them; None without a
+    bound.
+    """
+    held: dict[Rows, list[int | None]] = {}
+    for answer in job.answers:
+        held.setdefault(answer.selection.rows, []).append(answer.max_held)
+    return [None if None in mine else max(size for size in mine if size is not None) for mine in held.values()]

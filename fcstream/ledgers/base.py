@@ -391,7 +391,7 @@ class LedgerReader(Protocol):
         """List what each charged window cost, less refunds, in order of opening."""
 
     def releases(self) -> list[bytes]:
-        """List all sealed releases, in order of sealing, as the exact bytes that were published."""
+        """List all sealed releases, in order of sealing, as the exact bytes of each line that was published."""
 
     def rows(self) -> list[Row]:
         """List the rows of the journal."""

@@ -140,14 +140,14 @@ class History:
                 window.blocks, window.charged = blocks_of(row), True
                 if row.kind == "folded":
                     window.state = "folded"
-                    self._dropped.update(release_of(row.body))
+                    self._dropped.update(*releases_of(row.body))
             elif row.kind == "seal":
                 window.state = "sealed"
                 if row.rho or row.delta:
                     self._refund(window, row)
-                release = release_of(row.body)
-                if "status" in release:
-                    self.answers[str(release.get("reason") or release["status"])] += 1
+                for release in releases_of(row.body):
+                    if "status" in release:
+                        self.answers[str(release.get("reason") or release["status"])] += 1
             elif row.kind == "acknowledge":
                 window.state = "acknowledged"
         self.windows = [found[key] for key in sorted(found)]
@@ -234,13 +234,13 @@ def blocks_of(row: Row) -> list[str]:
     return [block for block in row.blocks.split(",") if block]
 
 
-def release_of(body: bytes) -> dict[str, Any]:
-    """Parse a release; empty if the bytes are not a JSON object."""
+def releases_of(body: bytes) -> list[dict[str, Any]]:
+    """Parse the releases of a window, a line each; empty if the bytes are not JSON objects."""
     try:
-        value = json.loads(body)
+        values = [json.loads(line) for line in body.split(b"\n")]
     except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return []
+    return values if all(isinstance(value, dict) for value in values) else []
 
 
 def integers(loss: Loss) -> dict[str, int]:

@@ -21,7 +21,7 @@ from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
 
-_LATER = ("track", "parts", "key", "participation")
+_LATER = ("track", "parts", "key", "participation", "name", "place")
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ class Release:
     count, core_count : int or None
         Noisy number of points in the window, and behind the value.
     rho, delta : float
-        What this release cost, less its refund. If another process drew under the same charge, or charged users for a
+        What this answer cost, less its refund. If another process drew under the same charge, or charged users for a
         later window meanwhile, the ledger rejects the refund that these fields and `spent` subtract; then the ledger's
         larger figure is the right one.
     guarantee, spent : dict
@@ -394,6 +394,10 @@ class Release:
         For the unit ``user``: ``full``, or ``exhausted`` from the first window on for which a user with a record in
         every window has no budget left. Such a window leaves out all users whose budget is used up, so its counts are
         too small and its values are those of the other users. Absent from the JSON of other units.
+    name : str or None
+        ``release.name``: which of a window's answers this is. Absent from the JSON of an answer without a name.
+    place : int or None
+        Its place among the answers of its window, from 0. Absent from the JSON of streams with one answer.
     """
 
     stream: str
@@ -417,13 +421,20 @@ class Release:
     parts: dict[str, Any] | None = None
     key: str | None = None
     participation: str | None = None
+    name: str | None = None
+    place: int | None = None
+
+    @property
+    def series(self) -> str:
+        """What is released once for each window: the stream, with ``/NAME`` for an answer that has a name."""
+        return self.stream if self.name is None else f"{self.stream}/{self.name}"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        if None in (self.track, self.parts, self.key, self.participation):
+        if None in (self.track, self.parts, self.key, self.participation, self.name, self.place):
             # Keys that were added to the format later are left out where they are None.
             values = {name: getattr(self, name) for name in self.__slots__}
             return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
@@ -442,6 +453,16 @@ class Release:
             return _DECODER.decode(line)
         except RecursionError:  # others may write where releases are read
             raise msgspec.DecodeError("nested too deeply") from None
+
+
+def to_lines(releases: Iterable[Release]) -> bytes:
+    """Return the releases of one window as a ledger seals them: a line of JSON each."""
+    return b"\n".join(release.to_bytes() for release in releases)
+
+
+def from_lines(body: bytes) -> list[Release]:
+    """The inverse of `to_lines`; raises as `Release.from_bytes`."""
+    return [Release.from_bytes(line) for line in body.split(b"\n")]
 
 
 _DECODER = msgspec.json.Decoder(Release)  # made here, since a type's first use by two threads at once would crash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -59,6 +59,20 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What one window costs at most, as a rho of zCDP."""
     size_hint: int | None = None
     """How many records a normal window holds: a public guess, which kinds that look for a core must have."""
+    name: str | None = None
+    """What this answer is called in releases; required where there are several."""
+    features: list[str] | None = None
+    """Which features it reads, in this order. Left out: all that the kind can read; categories only where it takes
+    them."""
+    where: dict[str, list[str | bool | int] | dict[str, float]] | None = None
+    """Which records it is about: levels of a category or Boolean (``{ status = ["busy", "idle"] }``), or an interval
+    of a number, ends included and rounded to the lattice (``{ speed = { min = 0, max = 60 } }``). Left out: all."""
+    per_user: Literal["first", "mean", "sum"] | None = None
+    """A user's one point in a window, for ``unit = "user"``: as in ``stream.per_user``, or the sum of all of the
+    user's records (``sum``), clipped to ``user_bounds``. Left out: as the stream says."""
+    user_bounds: tuple[float, float] | None = None
+    """With ``per_user = "sum"``, which requires it: the least and the largest sum of one user that counts in full, in
+    the feature's units."""
 
     without_effect: ClassVar[tuple[str, ...]] = ()
     """Keys that are accepted and have no effect; they are not part of a stream's specification."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
-from .base import Mechanism, Track
+from .answers import Answers, Tracks
 
 GROUP = 256
 """How many windows are charged, sealed or acknowledged in one transaction, if none depends on the window before."""
@@ -17,12 +17,12 @@ _GRAINS = 64  # offers are rounded down to this part of the first share, so that
 
 @dataclass(frozen=True)
 class Spending:
-    """Chooses the mechanism of each window, and with it the loss that the window may cost.
+    """Chooses the answers of each window, and with them the loss that the window may cost.
 
     Attributes
     ----------
-    mechanism : Mechanism
-        The mechanism of a window that is offered exactly ``release.rho``.
+    answers : Answers
+        The answers of a window that is offered exactly ``release.rho``.
     unit : str
     savings : BudgetSchedule or None
         Offers later windows what earlier ones did not use. None: every window is offered the same.
@@ -44,7 +44,7 @@ class Spending:
     Specification 8.5; proof 2.8; Liang and Yi 2025, Algorithm 3.
     """
 
-    mechanism: Mechanism
+    answers: Answers
     unit: str
     savings: BudgetSchedule | None = None
     has_total: bool = False
@@ -58,11 +58,11 @@ class Spending:
 
     @property
     def tracks(self) -> bool:
-        return self.mechanism.tracks
+        return self.answers.tracks
 
-    def offer(self, index: int, spent: PrivacyLoss, track: Track | None) -> Mechanism:
-        """Return the mechanism of the window with this index (from 0); its loss is the one to charge."""
-        rho = self.mechanism.loss.rho_nano
+    def offer(self, index: int, spent: PrivacyLoss, tracks: Tracks) -> Answers:
+        """Return the answers of the window with this index (from 0); their loss is the one to charge."""
+        rho = self.answers.loss.rho_nano
         if self.savings is not None:
             step, capacity = index + 1, self.savings.capacity_nano
             # Less is left only if this window was charged before a crash: then the ledger holds its offer.
@@ -70,16 +70,16 @@ class Spending:
             grain = max(1, rho // _GRAINS)
             share = self.savings.share(step, max(least, capacity - spent.rho_nano))
             rho += max(0, share - rho) // grain * grain
-        return self.mechanism_at(rho, track)
+        return self.answers_at(rho, tracks)
 
-    def mechanism_at(self, rho_nano: int, track: Track | None) -> Mechanism:
-        """Return the mechanism at a rho that was offered, or was charged before a crash."""
-        mechanism = self.mechanism
-        if rho_nano != mechanism.loss.rho_nano:
-            mechanism = _with_rho(mechanism, rho_nano)  # type: ignore[arg-type]
-        return mechanism.after(track) if self.tracks else mechanism
+    def answers_at(self, rho_nano: int, tracks: Tracks = ()) -> Answers:
+        """Return the answers at a rho that was offered, or was charged before a crash."""
+        answers = self.answers
+        if rho_nano != answers.loss.rho_nano:
+            answers = _with_rho(answers, rho_nano)
+        return answers.after(tracks)
 
 
 @lru_cache(maxsize=256)
-def _with_rho(mechanism: Mechanism, rho_nano: int) -> Mechanism:
-    return mechanism.with_loss(PrivacyLoss(rho_nano, mechanism.loss.delta_femto))
+def _with_rho(answers: Answers, rho_nano: int) -> Answers:
+    return answers.with_rho(rho_nano)

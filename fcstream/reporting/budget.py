@@ -22,7 +22,7 @@ from ..accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged
 from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
 from ..ledgers.groups import Standing, Together
-from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, release_of, units, utc
+from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, releases_of, units, utc
 
 SLICES = 10
 """Largest number of lines of a printed curve of spent losses."""
@@ -355,9 +355,9 @@ def _by_query(rows: list[Row], block: str) -> list[Row]:
 def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
     """Describe an analyst's queries, without the fields that only the analyst's program reads."""
     for row in rows:
-        record = release_of(row.body) if row.kind == "seal" else {}
-        if record.get("kind") == "devices":
-            yield {key: value for key, value in record.items() if key not in ("paid", "left")}
+        for record in releases_of(row.body) if row.kind == "seal" else []:
+            if record.get("kind") == "devices":
+                yield {key: value for key, value in record.items() if key not in ("paid", "left")}
 
 
 def default_delta(terms: Terms[Any]) -> float:
@@ -438,7 +438,8 @@ def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
         if row.kind in ("charge", "folded"):
             facts["blocks"] = blocks_of(row)
         elif row.kind == "seal":
-            facts["release"] = release_of(row.body) or row.body.decode("utf-8", "replace")
+            releases: list[Any] = [*releases_of(row.body)] or [row.body.decode("utf-8", "replace")]
+            facts["release" if len(releases) == 1 else "releases"] = releases[0] if len(releases) == 1 else releases
         rows.append(facts)
     return {
         "format": "fcstream journal 1",

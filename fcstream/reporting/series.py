@@ -1,4 +1,4 @@
-"""Reads published releases back as the series of one stream and one kind, in order of time."""
+"""Reads published releases back as the series of one answer of one stream, in order of time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReleaseSeries:
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSeries:
+def read_series(lines: Iterable[bytes], stream: str | None = None, answer: str | None = None) -> ReleaseSeries:
     """Read releases from lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
 
     A window that was published twice (after a crash, byte for byte) counts once.
@@ -57,22 +57,19 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSer
     SourceError
         A line is not a release; the message gives the number of the line.
     ConfigError
-        There are no releases, or there are several streams or kinds and the caller chose none.
+        There are no releases, or there are several streams, answers or kinds and the caller chose none.
     """
-    found: dict[tuple[str, int, int], Release] = {}
+    found: dict[tuple[str, str, int, int], Release] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 release = Release.from_bytes(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise SourceError(f"line {number} is not a release of fcstream") from None
-            found[release.stream, release.window_open_ms, release.window_close_ms] = release
-    streams = sorted({release.stream for release in found.values()})
-    if stream is not None and stream not in streams:
-        raise ConfigError(f"must be one of {', '.join(map(repr, streams)) or 'none'}, got {stream!r}", "--stream")
-    if stream is None and len(streams) > 1:
-        raise ConfigError(f"is required: there are releases of {', '.join(map(repr, streams))}", "--stream")
-    chosen = [found[key] for key in sorted(found) if stream is None or key[0] == stream]
+            found[release.stream, release.name or "", release.window_open_ms, release.window_close_ms] = release
+    stream = _chosen({key[0] for key in found}, stream, "--stream")
+    answer = _chosen({key[1] for key in found if key[0] == stream}, answer, "--answer")
+    chosen = [found[key] for key in sorted(found) if key[:2] == (stream, answer)]
     if not chosen:
         raise ConfigError("must hold at least one release, got none", "RELEASES")
     shapes = {(release.kind, tuple(release.features or ())) for release in chosen}
@@ -80,6 +77,16 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSer
         raise ConfigError("must be releases of one kind and of the same features", "RELEASES")
     check_drawable(chosen)
     return ReleaseSeries(chosen, {})
+
+
+def _chosen(names: set[str], wanted: str | None, option: str) -> str | None:
+    """Return the name that is wanted, or the only one."""
+    known = ", ".join(map(repr, sorted(names)))
+    if wanted is not None and wanted not in names:
+        raise ConfigError(f"must be one of {known or 'none'}, got {wanted!r}", option)
+    if wanted is None and len(names) > 1:
+        raise ConfigError(f"is required: there are releases of {known}", option)
+    return next(iter(names), None) if wanted is None else wanted
 
 
 def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:

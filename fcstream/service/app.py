@@ -184,7 +184,7 @@ class App:
         with ExitStack() as waits:
             for supervisor in self._supervisors:
                 waits.enter_context(supervisor.external_calls.calling("kernels"))
-            warm_up(*(each.spec.config.release.kind for each in self._streams))
+            warm_up(*(options.kind for each in self._streams for options in each.spec.config.releases))
 
     def _run(self, stream: ServedStream, logs: Logs) -> None:
         """Run one stream to its end."""

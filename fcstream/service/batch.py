@@ -16,7 +16,8 @@ from ..engine.engine import Engine
 from ..engine.exhaustion import EXHAUSTED
 from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
-from ..releases.base import Mechanism, Release
+from ..releases.answers import Answers
+from ..releases.base import Release
 from ..runtime.garbage import without_garbage_collection
 from ..runtime.words import many, were
 
@@ -66,9 +67,9 @@ class Summary:
             else:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
 
-    def explain(self, mechanism: Mechanism) -> None:
+    def explain(self, answers: Answers) -> None:
         """Add what to do about windows that were refused."""
-        self.hints = {reason: mechanism.hint(reason) for reason in self.refused}
+        self.hints = {reason: answers.hint(reason) for reason in self.refused}
         if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more users
             self.hints["too_few"] = (
                 "too few records are left without those who have used up their budget: use longer windows, lower "
@@ -228,7 +229,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             summary.add(group)
             done = summary.released + sum(summary.refused.values())
             progress.show(f"{done:,} of {due:,} windows released{pace.text(done / due if due else None)}")
-        summary.explain(engine.job.mechanism)
+        summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = engine.spent, engine.guarantee
     finally:

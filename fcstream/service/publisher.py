@@ -74,7 +74,7 @@ class Publisher:
         known = set(self._context.counters.refused)
         self._context.counters.add(releases)
         for reason in sorted(set(self._context.counters.refused) - known):
-            LOG.warning("windows are refused (%s): %s", reason, self._engine.job.mechanism.hint(reason))
+            LOG.warning("windows are refused (%s): %s", reason, self._engine.job.answers.hint(reason))
         for release in releases:
             about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
             if self._context.gaps.includes(release.window_open_ms):

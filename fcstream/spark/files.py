@@ -98,7 +98,7 @@ def _answer(
         progress.clear()
     summary.records, summary.rejected = notes.records + notes.unread, notes.rejected
     summary.replayed = notes.replayed
-    summary.explain(engine.job.mechanism)
+    summary.explain(engine.job.answers)
     summary.spent, summary.guarantee = engine.spent, engine.guarantee
     return summary
 

@@ -38,7 +38,7 @@ def splits(config: Config, cores: int) -> bool:
     if config.spark.split == "always":
         return True
     least = split_from(job.grid.dimension, cores)
-    return least is not None and (config.release.size_hint or 0) >= least
+    return least is not None and (config.releases[0].size_hint or 0) >= least
 
 
 def splitter(session: SparkSession) -> Callable[[Job, NDArray[np.float64]], WindowView]:
@@ -115,8 +115,10 @@ def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> Windo
 
 
 def _radius_squared(job: Job) -> int | None:
-    """Return the radius of a mechanism that compares all pairs with one radius."""
-    counter: Any = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
+    """Return the radius of a stream's one answer if it compares all pairs with one radius."""
+    if not job.answers.is_simple:
+        return None
+    counter: Any = job.answers.counter(job.grid.dimension, job.schedule.reach, Noise())
     if isinstance(counter, GatedCounter):
         counter = counter.inner
     return counter.radius_squared if type(counter) is FriendCounts else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ..config import Job
 from ..engine.engine import CounterFactory
 from ..noise.samplers import Noise
-from ..releases.base import Counter, Mechanism
+from ..releases.answers import AnswerCounters, Answers, groups_of
+from ..releases.base import Counter
 from ..releases.record_gate import GatedView
-from ..stream.contributions import UserPoints
+from ..stream.user_groups import UserGroups, WindowUsers
 
 PartWindow = tuple[str, int]
 """Key ("" without keys) and window."""
@@ -100,6 +101,9 @@ class TaskCounts:
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         self._own.add(pane, points)
 
+    def add_to(self, group: int, pane: int, points: NDArray[np.float64]) -> None:
+        cast("AnswerCounters", self._own).add_to(group, pane, points)
+
     def drop(self, pane: int) -> None:
         self._own.drop(pane)
 
@@ -124,25 +128,25 @@ def gated(job: Job, size: int, view: Any) -> Any:
     return view if job.gate is None else GatedView(size, view)
 
 
-class TaskUsers(UserPoints):
+class TaskUsers(UserGroups):
     """Users of closing windows, with one point each, as tasks have computed them."""
 
     def __init__(self, job: Job, feed: WindowFeed) -> None:
-        super().__init__(job.grid.dimension, job.per_user)
+        super().__init__(job.grid.dimension, groups_of(job.answers))
         self._key, self._feed = job.key or "", feed
 
-    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
+    def read(self, window: int, salt: bytes) -> WindowUsers:
         found = self._feed.get((self._key, window))
         if found is not None:
-            self.enter(window, *found[1])
+            self.enter(window, found[1])
         return super().read(window, salt)
 
 
 def stores(feed: WindowFeed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> CounterFactory:
     """Make the counters of an engine whose windows are counted by tasks."""
 
-    def make(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
-        own = mechanism.counter(job.grid.dimension, job.schedule.reach, noise)
+    def make(job: Job, answers: Answers, noise: Noise) -> tuple[Counter, UserGroups | None]:
+        own = answers.counter(job.grid.dimension, job.schedule.reach, noise)
         counts = TaskCounts(job, own, feed, None if split is None else lambda points: split(job, points))
         return counts, TaskUsers(job, feed) if job.terms.unit == "user" else None
 

@@ -25,9 +25,10 @@ from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..formats.payloads import decoder_for, read_messages
 from ..noise.samplers import Noise
+from ..releases.answers import groups_of
 from ..releases.record_gate import GatedView
 from ..stream.admission import admit, part_codes
-from ..stream.contributions import UserPoints
+from ..stream.user_groups import UserGroups
 from ..stream.windows import group_by_pane
 from .blocks import WindowRecords, cut, gather
 
@@ -226,7 +227,7 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
     """
     rows = gather(packed, job.grid.dimension)
     if job.terms.unit == "user":
-        users = UserPoints(job.grid.dimension, job.per_user)
+        users = UserGroups(job.grid.dimension, groups_of(job.answers))
         users.add(window, rows.users, rows.times_ms, rows.points)
         return pickle.dumps(("users", users.give(window)), 5)
     if job.gate is not None and len(rows.points) > job.gate.max_held:
@@ -243,7 +244,7 @@ def too_many(size: int) -> bytes:
 
 
 def _count(job: Job, rows: WindowRecords, window: int) -> Any:
-    counter = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
+    counter = job.answers.counter(job.grid.dimension, job.schedule.reach, Noise())
     for pane, part in group_by_pane(rows.panes):
         counter.add(pane, rows.points[part])
     return counter.view(job.schedule.panes(job.schedule.window(window)))

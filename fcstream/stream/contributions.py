@@ -14,6 +14,7 @@ from .lattice import MAX_COORDINATE
 from .totals import rows_within
 
 KEY_BYTES = 16
+_EXACT = 2**53 - 1
 _LARGE = 2**61
 """A sum of this size is continued in Python integers."""
 _TOGETHER = rows_within(MAX_COORDINATE) // 2
@@ -85,7 +86,8 @@ class UserPoints(UserWindows["_Open"]):
     dimension : int
     per_user : str
         ``first``: a user's earliest record of the window counts, by event time, then by lattice point. ``mean``: the
-        mean of all of a user's records, rounded to the lattice.
+        mean of all of a user's records, rounded to the lattice. ``sum``: the sum of all of a user's records, clipped
+        once, when it is read, to coordinates that a float64 holds exactly.
 
     Privacy
     -------
@@ -103,11 +105,11 @@ class UserPoints(UserWindows["_Open"]):
     """
 
     def __init__(self, dimension: int, per_user: str) -> None:
-        if per_user not in ("first", "mean"):
-            raise ConfigError(f"must be 'first' or 'mean', got {per_user!r}", "stream.per_user")
+        if per_user not in ("first", "mean", "sum"):
+            raise ConfigError(f"must be 'first', 'mean' or 'sum', got {per_user!r}", "stream.per_user")
         super().__init__()
         self.dimension = dimension
-        self._takes_mean = per_user == "mean"
+        self._per_user = per_user
 
     def names(self, window: int) -> Collection[str]:
         return self._windows[window].slots if window in self._windows else ()
@@ -122,10 +124,10 @@ class UserPoints(UserWindows["_Open"]):
         slots = held.slots
         at = np.array([slots.setdefault(name, len(slots)) for name in names.tolist()], np.int64)
         held.grow()
-        if self._takes_mean:
-            held.add(at, points.astype(np.int64))
-        else:
+        if self._per_user == "first":
             held.keep_first(at, times_ms, points.astype(np.int64))
+        else:
+            held.add(at, points.astype(np.int64))
 
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
         """Return the keys (n,) of a window's users, ascending, and their points (n, d), None if it was flooded."""
@@ -134,10 +136,9 @@ class UserPoints(UserWindows["_Open"]):
         held = self._windows.get(window)
         if held is None:
             return np.empty(0, f"S{KEY_BYTES}"), np.empty((0, self.dimension))
-        n = len(held.slots)
         keys = np.frombuffer(b"".join(user_key(salt, name) for name in held.slots), f"S{KEY_BYTES}")
         order = np.argsort(keys, kind="stable")
-        points = held.means() if self._takes_mean else held.sums[:n]
+        points = {"first": held.firsts, "mean": held.means, "sum": held.totals}[self._per_user]()
         return keys[order], points[order].astype(np.float64)
 
     def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], dict[int, list[int]]]:
@@ -234,6 +235,18 @@ class _Open:
                 before = self.wide.get(index, [0] * points.shape[1])
                 self.wide[index] = [a + b for a, b in zip(before, self.sums[index].tolist(), strict=True)]
                 self.sums[index] = 0
+
+    def firsts(self) -> NDArray[np.int64]:
+        """Return each user's earliest point."""
+        return self.sums[: len(self.slots)]
+
+    def totals(self) -> NDArray[np.int64]:
+        """Return each user's sum, clipped to [-`_EXACT`, `_EXACT`]."""
+        found = np.clip(self.sums[: len(self.slots)], -_EXACT, _EXACT)
+        for index, before in self.wide.items():
+            sums = self.sums[index].tolist()
+            found[index] = [min(max(a + b, -_EXACT), _EXACT) for a, b in zip(before, sums, strict=True)]
+        return found
 
     def means(self) -> NDArray[np.int64]:
         """Return each user's mean, rounded to the nearest integers (halves up)."""

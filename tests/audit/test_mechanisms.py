@@ -94,7 +94,7 @@ def told(outcome, paid):
 def outcomes(name, more, seed, runs=RUNS):
     """One row for each release of one window (runs, columns), and what was started in the last one."""
     job, (_, records, extra) = job_of(name), CASES[name]
-    mechanism = job.mechanism
+    mechanism = job.answers[0].mechanism
     if name.startswith("tracking"):
         where = job.grid.points(np.array([CENTER]))[0].astype(int).tolist()
         mechanism = mechanism.after(Track(where, 1.0, 100.0, 50.0, 1.0))
@@ -117,7 +117,7 @@ def excess(one, two, rho, delta=0.0):
 @pytest.mark.parametrize("name", CASES)
 def test_a_cheap_mechanism_stays_below_its_claim(name):
     (one, paid), (two, _) = (outcomes(name, more, seed) for more, seed in ((False, 1), (True, 2)))
-    loss = paid if name in GATE else job_of(name).mechanism.loss
+    loss = paid if name in GATE else job_of(name).answers[0].mechanism.loss
     assert excess(one, two, loss.rho, loss.delta) <= 0
     if name in GATE:
         assert {REASONS[int(code)] for code in one[:, 3]} == {"too_few"}
@@ -127,14 +127,14 @@ def test_a_cheap_mechanism_stays_below_its_claim(name):
 def test_the_audit_sees_a_loss_not_much_larger_than_the_claim(name):
     """With half the claimed rho it would have complained: so it does of noise that is a third too small."""
     (one, _), (two, _) = (outcomes(name, more, seed) for more, seed in ((False, 3), (True, 4)))
-    assert excess(one, two, job_of(name).mechanism.loss.rho / 2.2) > 0
+    assert excess(one, two, job_of(name).answers[0].mechanism.loss.rho / 2.2) > 0
 
 
 @pytest.mark.parametrize("name", GATE)
 def test_a_window_that_its_size_stops_pays_the_filters_delta(name):
     """That the noisy size is hardly ever below the true one is paid for by delta, whether or not bits are drawn."""
     _, paid = outcomes(name, False, 5, runs=3)
-    mechanism = job_of(name).mechanism
+    mechanism = job_of(name).answers[0].mechanism
     inner = getattr(mechanism, "inner", mechanism)
     core = inner.mean_at(0).core if name.endswith("searched") else inner.core
     gate = mechanism.gate.loss.delta_femto if mechanism is not inner else 0
@@ -153,9 +153,9 @@ def test_squares_of_a_variance_have_the_noise_of_their_sensitivity():
             drawn.append((variance, paid.stages[-1]))
             return super().discrete_gaussian(variance, size)
 
-    counter = job.mechanism.counter(2, 1, Noise())
+    counter = job.answers[0].mechanism.counter(2, 1, Noise())
     counter.add(0, np.rint(np.random.default_rng(0).normal(0, 200, size=(2000, 2))))
-    assert job.mechanism.release(counter.view([0]), paid, Recording(SeededEntropy(1))).reason is None
+    assert job.answers[0].mechanism.release(counter.view([0]), paid, Recording(SeededEntropy(1))).reason is None
     variance, stage = drawn[-1]
     ball = 2000**2  # in steps
     shift = ball.bit_length() - 25 if ball.bit_length() > 25 else 0

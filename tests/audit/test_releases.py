@@ -28,8 +28,8 @@ def releases(raw, runs, make_noise, **sections):
 
     for run in range(runs):
         ledger = open_ledger("memory:", base.job.terms)
-        charge = ledger.charge([Request(WindowKey(0, 10_000), base.job.mechanism.loss, ("0",))])[0].charge
-        outcome = base.job.mechanism.release(view, charge, make_noise(run))
+        charge = ledger.charge([Request(WindowKey(0, 10_000), base.job.answers[0].mechanism.loss, ("0",))])[0].charge
+        outcome = base.job.answers[0].mechanism.release(view, charge, make_noise(run))
         out[run, 0] = outcome.count if outcome.count is not None else np.nan
         if outcome.value is not None:
             out[run, 1:3] = outcome.value
@@ -135,4 +135,4 @@ def test_the_bound_itself_is_right():
 
 
 def test_mechanism_under_audit_is_the_default():
-    assert isinstance(Engine(sample()).job.mechanism.inner, RecentredMean)
+    assert isinstance(Engine(sample()).job.answers[0].mechanism.inner, RecentredMean)

@@ -68,7 +68,7 @@ def test_every_kind_hardly_ever_releases_a_window_without_records(name, times):
     release = EVERY[name][0]
     try:
         config = configured(release, release.get("rho", 1.0) * times)
-        chance = Config.from_mapping(config).job.mechanism.false_release
+        chance = Config.from_mapping(config).job.answers[0].mechanism.false_release
     except ConfigError:
         assert times != 1  # what cannot be divided is refused before anything is charged
         return
@@ -103,7 +103,7 @@ class Draws(Noise):
 def test_what_is_stated_is_where_the_gate_opens(name):
     """The least noise with which an empty window is released, and one less."""
     job = Config.from_mapping(configured(EVERY[name][0])).job
-    mechanism = job.mechanism
+    mechanism = job.answers[0].mechanism
     view = mechanism.counter(2, 1, Noise()).view([0])
     if name == "mean/ball":
         least, tail = (
@@ -132,8 +132,8 @@ def test_what_is_stated_is_where_the_gate_opens(name):
 def test_a_room_that_is_empty_for_months_is_answered_with_refusals(release):
     """Medians and means of a ball of 20,000 windows without records: once some 27 of them were "released"."""
     job = Config.from_mapping(configured(release)).job
-    view = job.mechanism.counter(2, 1, Noise()).view([0])
-    found = [job.mechanism.release(view, Paid(), Noise(SeededEntropy(s))).reason for s in range(20_000)]
+    view = job.answers[0].mechanism.counter(2, 1, Noise()).view([0])
+    found = [job.answers[0].mechanism.release(view, Paid(), Noise(SeededEntropy(s))).reason for s in range(20_000)]
     assert found.count(None) <= 8
 
 
@@ -158,11 +158,11 @@ def test_plan_says_what_becomes_of_a_window_without_records(name, line):
     found = plan(Config.from_mapping(configured(EVERY[name][0])))
     assert [text for text in found.lines() if text.startswith(line)]
     told = json.loads(json.dumps(found.as_dict()))["false_release"]
-    assert told == found.false_release == Engine(configured(EVERY[name][0])).job.mechanism.false_release
+    assert told == found.false_release == Engine(configured(EVERY[name][0])).job.answers[0].mechanism.false_release
 
 
 def test_a_gate_holds_for_what_savings_add():
     """Later windows may be offered more: their gate is their own."""
     job = Config.from_mapping(configured(RELEASES["quantiles"][0])).job
     for rho in (1.0, 3.7, 90.0):
-        assert job.mechanism.with_loss(PrivacyLoss.charge(rho)).false_release <= 1e-4
+        assert job.answers[0].mechanism.with_loss(PrivacyLoss.charge(rho)).false_release <= 1e-4

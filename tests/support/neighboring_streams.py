@@ -130,7 +130,7 @@ class Tracked:
     def __init__(self, shape, points):
         self.shape = shape
         job = Config.from_mapping(sample(**shape)).job
-        self.grid, self.mechanism = job.grid, job.mechanism.inner
+        self.grid, self.mechanism = job.grid, job.answers[0].mechanism.inner
         self.points = [self.grid.points(window) for window in points]
         self.base = [(np.full(len(window), 10_000 * k), window, {}) for k, window in enumerate(points)]
         self.trial = play(self.base[:3], 50, 3, **shape)

@@ -128,7 +128,7 @@ class WebhookSink:
             digest = hashlib.sha256(body).hexdigest()[:16]
             return [(body, f"{_safe_text(first.stream)}/{first.window_open_ms}/{last.window_close_ms}/{digest}")]
         return [
-            (release.to_bytes(), f"{_safe_text(release.stream)}/{release.window_open_ms}/{release.window_close_ms}")
+            (release.to_bytes(), f"{_safe_text(release.series)}/{release.window_open_ms}/{release.window_close_ms}")
             for release in releases
         ]
 

@@ -83,7 +83,7 @@ class NatsSink:
         # If a response was lost long ago, the server may have forgotten the id while it still has the message.
         if self._unanswered != body or not await self._held([release]):
             self._unanswered = body
-            ack = await self._post(body, f"{release.stream}:{release.window_open_ms}@{self._subject}")
+            ack = await self._post(body, f"{release.series}:{release.window_open_ms}@{self._subject}")
             # If the server knows the id but has no such message, the message was there and was removed.
             held = await self._wire.message(self._stream, seq=ack.seq) if ack.duplicate else None
             if held is not None and held.body != body:

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _AT_ONCE = 1000  # rows of one statement
 _LATE_S = 5.0  # a server that is silent so long after its own limit has failed
-_KEY = "stream, window_open_ms, window_close_ms"
+_KEY = "stream, window_open_ms, window_close_ms, name"
 _CREATE = f"""
 CREATE TABLE {{table}} (
     stream text NOT NULL,
     window_open_ms bigint NOT NULL,
     window_close_ms bigint NOT NULL,
+    name text NOT NULL,
     status text NOT NULL,
     body json NOT NULL,
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -40,8 +41,8 @@ CREATE TABLE {{table}} (
 )
 """
 _GIVEN = """
-SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::text[])
-WITH ORDINALITY AS given (stream, window_open_ms, window_close_ms, status, body, place)
+SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[])
+WITH ORDINALITY AS given (stream, window_open_ms, window_close_ms, name, status, body, place)
 """
 _INSERT = f"""
 INSERT INTO {{table}} ({_KEY}, status, body, written_at)
@@ -171,9 +172,9 @@ class PostgresSink(BrokerConnection):
         wanted = f"SELECT {_KEY}, status, body, written_at FROM {self._table} LIMIT 0"
         types = db.execute(wanted.encode()).description or []
         names = {db.adapters.types["json"].oid: "json", db.adapters.types["text"].oid: "text"}
-        if types[4].type_code not in names:
+        if types[5].type_code not in names:
             raise SinkError(f"{self.location} must have a `body` of type json or text, which keep the bytes: alter it")
-        self._type = names[types[4].type_code]
+        self._type = names[types[5].type_code]
 
     def _exists(self, db: psycopg.Connection[tuple[Any, ...]]) -> bool:
         row = db.execute("SELECT to_regclass(%s) IS NOT NULL", (self._table,)).fetchone()
@@ -268,6 +269,7 @@ def _columns(releases: Sequence[Release]) -> tuple[list[Any], ...]:
         [release.stream for release in releases],
         [release.window_open_ms for release in releases],
         [release.window_close_ms for release in releases],
+        [release.name or "" for release in releases],
         [release.status for release in releases],
         [release.to_bytes().decode() for release in releases],
     )

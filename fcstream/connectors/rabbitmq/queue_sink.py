@@ -88,4 +88,4 @@ class AmqpSink:
 
 
 def _id_of(release: Release) -> str:
-    return shortened(f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}", _LONGEST_ID)
+    return shortened(f"{release.series}:{release.window_open_ms}:{release.window_close_ms}", _LONGEST_ID)

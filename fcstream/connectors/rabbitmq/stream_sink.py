@@ -61,8 +61,8 @@ class RabbitStreamSink:
         in_order = sorted(releases, key=lambda release: release.window_close_ms)
 
         async def publish(client: Any) -> None:
-            for name in dict.fromkeys(release.stream for release in releases):
-                await self._publish(client, name, [release for release in in_order if release.stream == name])
+            for series in dict.fromkeys(release.series for release in releases):
+                await self._publish(client, series, [release for release in in_order if release.series == series])
 
         self._link.run(publish)
 
@@ -104,8 +104,8 @@ class RabbitStreamSink:
         client.add_handler(schema.PublishConfirm, on_confirm, name="confirm")
         client.add_handler(schema.PublishError, on_error, name="error")
 
-    async def _publish(self, client: Any, name: str, releases: list[Release]) -> None:
-        reference = shortened(f"fcstream:{name}", LONGEST_NAME)
+    async def _publish(self, client: Any, series: str, releases: list[Release]) -> None:
+        reference = shortened(f"fcstream:{series}", LONGEST_NAME)
         publisher = await self._declare(client, reference)
         sequence = await client.query_publisher_sequence(self._stream, reference)
         bodies = {release.to_bytes() for release in releases}
@@ -154,7 +154,7 @@ class RabbitStreamSink:
         for release in unknown:
             if release.to_bytes() not in held:
                 raise SinkError(
-                    f"stream {self._stream} has later releases of {release.stream!r} than of the window closing at "
+                    f"stream {self._stream} has later releases of {release.series!r} than of the window closing at "
                     f"{release.window_close_ms}, but not this one: give every run with a new ledger another stream"
                 )
 

@@ -176,7 +176,7 @@ class RedisSink:
 
 
 def _window_id(release: Release) -> str:
-    return f"{release.window_close_ms}-0"
+    return f"{release.window_close_ms}-{release.place or 0}"
 
 
 def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
@@ -184,7 +184,7 @@ def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
     first, last = info.get("first-entry"), info.get("last-entry")
     if any(entry and entry[1].get(b"stream") != release.stream.encode() for entry in (first, last)):
         return False
-    ours = (release.window_close_ms, 0)
+    ours = (release.window_close_ms, release.place or 0)
     oldest, latest, deleted = (
         tuple(int(part) for part in entry_id.split(b"-"))
         for entry_id in (

@@ -207,7 +207,7 @@ class SQLiteLedger:
 
     def releases(self) -> list[bytes]:
         """See `LedgerReader`."""
-        return [bytes(row.body) for row in self.rows() if row.kind == "seal"]
+        return [line for row in self.rows() if row.kind == "seal" for line in bytes(row.body).split(b"\n")]
 
     def rows(self) -> list[Row]:
         """See `LedgerReader`."""

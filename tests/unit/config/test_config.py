@@ -210,7 +210,7 @@ def test_plan_warns_in_between_and_agrees_with_itself():
     smallest = plan(config).smallest_size
     assert plan(Config.from_mapping(sample(release={"size_hint": smallest, "rho": 0.25}))).probability >= 0.99
     below = Config.from_mapping(sample(release={"size_hint": smallest - 1, "rho": 0.25}))
-    assert below.job.mechanism.forecast(smallest - 1).probability < 0.99
+    assert below.job.answers[0].mechanism.forecast(smallest - 1).probability < 0.99
     for hint in range(150, 400, 10):  # somewhere the probability lies between 1% and 99%
         config = Config.from_mapping(sample(release={"size_hint": hint, "rho": 0.25}))
         try:

@@ -148,7 +148,7 @@ def test_a_release_whose_seal_fails_after_it_is_stored_is_returned_and_tracked(m
     (release,) = eng.advance(12_001)
     assert [release.to_bytes()] == [answer.body for answer in calls[0]]
     assert release.track is not None
-    assert eng._closer._track == release.track
+    assert eng._closer._tracks == (release.track,)
     assert eng.advance(12_001) == []
 
 
@@ -311,18 +311,18 @@ def test_an_error_in_a_with_block_acknowledges_nothing(tmp_path):
 def test_failing_draws_are_redrawn_once_and_then_given_up(monkeypatch):
     eng = engine(window=LIVE)
     fill(eng, 0, arrival_ms=1)
-    real = type(eng.job.mechanism).release
+    real = type(eng.job.answers[0].mechanism).release
     calls = []
 
     def failing(self, view, charge, noise):
         calls.append(charge)
         raise MemoryError
 
-    monkeypatch.setattr(type(eng.job.mechanism), "release", failing)
+    monkeypatch.setattr(type(eng.job.answers[0].mechanism), "release", failing)
     for _ in range(2):
         with pytest.raises(MemoryError):
             eng.advance(12_001)
-    monkeypatch.setattr(type(eng.job.mechanism), "release", real)
+    monkeypatch.setattr(type(eng.job.answers[0].mechanism), "release", real)
     answer = eng.advance(12_001)[0]
     assert answer.reason == "interrupted"
     assert answer.rho == 1.0

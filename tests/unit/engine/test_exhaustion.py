@@ -62,7 +62,7 @@ def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps
 
 
 def test_hints_do_not_ask_for_what_makes_it_worse():
-    mechanism = Config.from_mapping(sample()).job.mechanism
+    mechanism = Config.from_mapping(sample()).job.answers[0].mechanism
     summary = Summary(refused={"too_few": 1, "no_core": 1})
     summary.explain(mechanism)
     assert "raise `release.rho`" in summary.hints["too_few"]

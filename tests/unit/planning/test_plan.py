@@ -57,7 +57,7 @@ def test_clusters_are_released_if_shards_agree_which_only_the_data_tell():
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_the_shares_of_shards_that_may_differ_are_true(row):
     """Tuples of which so many match nothing are released as often as the plan says."""
-    mechanism = clusters().job.mechanism.inner
+    mechanism = clusters().job.answers[0].mechanism.inner
     told = mechanism.notes(30_000, None).facts["agreement"][row]
     average, rng, runs = mechanism.average, np.random.default_rng(row), 60
     centers, reach = np.array([[0, 0], [2000, 0], [0, 2000], [2000, 2000.0]]), 1500

@@ -71,7 +71,7 @@ def test_a_window_without_clusters_is_refused_and_gives_back_what_was_not_starte
 
 def test_an_empty_window_costs_the_first_stage_only():
     job = Config.from_mapping(config()).job
-    mechanism = job.mechanism.inner
+    mechanism = job.answers[0].mechanism.inner
     ledger = open_ledger("memory:", job.terms)
     charge = ledger.charge([Request(WindowKey(0, 10_000), mechanism.loss, ("0",))])[0].charge
     view = mechanism.counter(2, 1, Noise()).view([0])
@@ -93,14 +93,14 @@ def test_an_oracle_may_learn_while_records_come():
     for part in np.array_split(rows(6000), 5):
         learned.push(np.full(len(part), 1000), part)
     first = next(iter(learned.close()))
-    assert isinstance(learned.job.mechanism.inner.counter(2, 1, Noise()), ShardCounts)
-    assert not isinstance(learned.job.mechanism.inner.counter(2, 2, Noise()), ShardCounts)
+    assert isinstance(learned.job.answers[0].mechanism.inner.counter(2, 1, Noise()), ShardCounts)
+    assert not isinstance(learned.job.answers[0].mechanism.inner.counter(2, 2, Noise()), ShardCounts)
     assert first.status == "released" or first.reason == "no_match"
 
 
 def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(monkeypatch):
     """Savings raise rho, and with it the number of shards: what learners made for the first plan does not serve."""
-    mechanism = Config.from_mapping(config(oracle="minibatch", ball=65.0)).job.mechanism.inner
+    mechanism = Config.from_mapping(config(oracle="minibatch", ball=65.0)).job.answers[0].mechanism.inner
     richer = mechanism.with_loss(PrivacyLoss(2 * mechanism.loss.rho_nano))
     assert richer.inner.shards.tuples != mechanism.inner.shards.tuples
     view, seen = mechanism.counter(2, 1, Noise()).view([0]), []
@@ -113,7 +113,7 @@ def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(mo
 
 
 def test_what_no_plan_can_use_stays_saved():
-    mechanism = Config.from_mapping(config(method="ktuples", size_hint=20_000)).job.mechanism
+    mechanism = Config.from_mapping(config(method="ktuples", size_hint=20_000)).job.answers[0].mechanism
     assert mechanism.with_loss(PrivacyLoss(2 * 10**9)).loss.rho == 2
     assert mechanism.with_loss(PrivacyLoss(20 * 10**9)) == mechanism
     with pytest.raises(ConfigError):
@@ -162,7 +162,7 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
 
 
 def test_another_loss_or_size_is_planned_anew():
-    mechanism = Config.from_mapping(config()).job.mechanism.inner
+    mechanism = Config.from_mapping(config()).job.answers[0].mechanism.inner
     assert isinstance(mechanism, CentersRelease)
     more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
@@ -170,7 +170,7 @@ def test_another_loss_or_size_is_planned_anew():
     assert mechanism.with_size_hint(50_000).inner.lloyd.loss.rho_nano > 0
     with pytest.raises(ConfigError):
         mechanism.with_size_hint(10)
-    assert hash(mechanism) == hash(Config.from_mapping(config()).job.mechanism.inner)
+    assert hash(mechanism) == hash(Config.from_mapping(config()).job.answers[0].mechanism.inner)
 
 
 EARTH = [{"name": "lon", "min": -180.0, "max": 180.0}, {"name": "lat", "min": -90.0, "max": 90.0}]
@@ -217,7 +217,7 @@ def test_what_is_clipped_is_reported_center_by_center(transform):
     outcome = Outcome(
         None, np.array(steps)[:, None], np.ones((5, 1)), 3, 3, parts={"counts": [5, 5, 5, 5, -2], "tuples": None}
     )
-    answer = job.mechanism.to_user_units(outcome, job.grid)
+    answer = job.answers[0].mechanism.to_user_units(outcome, job.grid)
     assert np.allclose(np.array(answer.value).ravel(), [bounds[0], bounds[0], 1.5, bounds[1], 1.5])
     assert bounds[0] <= min(answer.value)[0] <= max(answer.value)[0] <= bounds[1]
     assert answer.parts["counts"] == [5, 5, 5, 5, 0]

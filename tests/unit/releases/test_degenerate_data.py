@@ -37,7 +37,7 @@ def test_degenerate_data(name, data):
     config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"delta": 1e-4})
     engine = Engine(config, noise=Noise(SeededEntropy(5)))
     engine.push(np.zeros(len(DATA[data]), np.int64), DATA[data])
-    found, most = engine.close()[0], engine.job.mechanism.loss
+    found, most = engine.close()[0], engine.job.answers[0].mechanism.loss
     assert engine.rejected == {}
     paid = engine._ledger.spent("0")
     assert (found.rho, found.delta) == (paid.rho, paid.delta) == (found.spent["rho"], found.spent["delta"])

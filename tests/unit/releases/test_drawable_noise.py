@@ -89,7 +89,7 @@ def test_no_draw_raises(name, rho):
         lattice={"step": 1e-6},
     )  # fmt: skip
     try:
-        mechanism = Config.from_mapping(config).job.mechanism
+        mechanism = Config.from_mapping(config).job.answers[0].mechanism
     except ConfigError:
         return
     rng = np.random.default_rng(0)

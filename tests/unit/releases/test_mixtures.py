@@ -112,7 +112,7 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
 
 
 def test_another_loss_or_size_is_planned_anew():
-    mechanism = Config.from_mapping(config()).job.mechanism.inner
+    mechanism = Config.from_mapping(config()).job.answers[0].mechanism.inner
     assert isinstance(mechanism, MixturesRelease)
     more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.inner.loss == more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
@@ -120,4 +120,4 @@ def test_another_loss_or_size_is_planned_anew():
     assert mechanism.with_size_hint(50_000).job.size_hint == 25_000
     with pytest.raises(ConfigError):
         mechanism.with_size_hint(10)
-    assert hash(mechanism) == hash(Config.from_mapping(config()).job.mechanism.inner)
+    assert hash(mechanism) == hash(Config.from_mapping(config()).job.answers[0].mechanism.inner)

@@ -115,7 +115,7 @@ def test_moments_are_exact_whatever_the_batches():
 
 
 def test_sensitivities_and_what_the_parts_cost():
-    mechanism = Config.from_mapping(sample(release={**BALL, "rho": 0.123456}, window=ONE)).job.mechanism
+    mechanism = Config.from_mapping(sample(release={**BALL, "rho": 0.123456}, window=ONE)).job.answers[0].mechanism
     worst = [(x, y) for x, y in itertools.product(range(-REACH, REACH + 1, 512), repeat=2) if x * x + y * y <= REACH**2]
     assert max(x * x + y * y for x, y in worst) == REACH**2
     assert max(x**4 + (x * y) ** 2 + y**4 for x, y in worst) == REACH**4
@@ -206,4 +206,4 @@ def test_few_records_are_refused_by_plan_and_window():
 def test_rules(release, message):
     with pytest.raises(ConfigError, match=message):
         Config.from_mapping(sample(release={**POINTS, **release}))
-    assert math.isfinite(Config.from_mapping(sample(release=POINTS)).job.mechanism.forecast(10).sigma)
+    assert math.isfinite(Config.from_mapping(sample(release=POINTS)).job.answers[0].mechanism.forecast(10).sigma)

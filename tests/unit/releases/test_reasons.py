@@ -18,7 +18,7 @@ def answer(points, seed=0, **release):
     config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 20.0})
     engine = Engine(config, noise=Noise(SeededEntropy(seed)))
     engine.push(np.zeros(len(points)), points)
-    return engine.close()[0], engine.job.mechanism
+    return engine.close()[0], engine.job.answers[0].mechanism
 
 
 def scattered(n, seed=0):
@@ -72,7 +72,7 @@ def test_a_search_names_the_end_of_its_radii():
 
 def test_the_reason_is_a_function_of_what_is_released():
     """From the noisy count in the refusal anybody can tell the reason: nothing else went into it."""
-    mechanism = Config.from_mapping(sample()).job.mechanism.inner
+    mechanism = Config.from_mapping(sample()).job.answers[0].mechanism.inner
     seen = set()
     for n in (60, 140, mechanism.enough_count - 4, mechanism.enough_count, mechanism.enough_count + 4, 400):
         for seed in range(10):
@@ -84,7 +84,7 @@ def test_the_reason_is_a_function_of_what_is_released():
 
 
 def test_windows_that_would_release_are_enough():
-    mechanism = Config.from_mapping(sample()).job.mechanism.inner
+    mechanism = Config.from_mapping(sample()).job.answers[0].mechanism.inner
     assert mechanism.forecast(mechanism.enough_count).probability >= 0.99
     assert mechanism.forecast(int(0.97 * mechanism.enough_count)).probability < 0.99
 

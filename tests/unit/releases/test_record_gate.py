@@ -162,7 +162,7 @@ def test_a_refusal_reveals_nothing_and_refunds_what_was_not_started():
     engine = Engine(config)
     gate = engine.job.gate
     assert gate.loss == PrivacyLoss(10**7, 10**5)
-    assert engine.job.mechanism.loss == PrivacyLoss(10**9, 10**6)
+    assert engine.job.answers[0].mechanism.loss == PrivacyLoss(10**9, 10**6)
     engine.push(np.zeros(5_000, np.int64), rows(5_000))
     (release,) = engine.close()
     assert (release.status, release.reason) == ("refused", "too_many")
@@ -253,8 +253,8 @@ def test_kinds_without_delta_take_the_gate_only_if_a_delta_pays_for_it(release):
         config_of(release, max_records=100)
     job = config_of(release | {"delta": 1e-9}, max_records=100).job
     assert job.gate.loss == PrivacyLoss(10**6, 10**6)
-    assert job.mechanism.loss == PrivacyLoss(10**8, 10**6)
-    assert job.mechanism.inner.loss == PrivacyLoss(99 * 10**6)
+    assert job.answers[0].mechanism.loss == PrivacyLoss(10**8, 10**6)
+    assert job.answers[0].mechanism.inner.loss == PrivacyLoss(99 * 10**6)
 
 
 def test_the_bound_is_sixteen_hints_where_it_is_not_given_and_plan_says_so():
@@ -284,7 +284,7 @@ def test_bounds_out_of_range_are_refused(most):
 
 
 def test_the_gate_keeps_its_bound_whatever_a_window_is_offered():
-    mechanism = Config.from_mapping(sample()).job.mechanism
+    mechanism = Config.from_mapping(sample()).job.answers[0].mechanism
     assert isinstance(mechanism, GatedMechanism)
     richer = mechanism.with_loss(PrivacyLoss(3 * 10**9, 10**6))
     assert richer.gate == mechanism.gate
@@ -401,7 +401,7 @@ def test_windows_of_users_are_refused_exactly_as_by_the_naive_twin():
     gate = user_engine(60).job.gate
     noise = Recording(3, gate.variance)
     engine = user_engine(60, windows=5, cap=1.5, noise=noise)
-    loss, cap = engine.job.mechanism.loss, engine.job.terms.capacity
+    loss, cap = engine.job.answers[0].mechanism.loss, engine.job.terms.capacity
     records = []
     for window in range(5):
         size = int(generator.choice([20, 60, gate.max_held, 2 * gate.max_held]))

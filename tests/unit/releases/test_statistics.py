@@ -230,7 +230,7 @@ def test_uniform_bounds(bad):
 @pytest.mark.parametrize("name", KINDS)
 def test_stages_sum_to_what_is_charged(name):
     """Everything is started when a value comes out, and exactly that; the pieces fit the claim."""
-    mechanism = job_of({**KINDS[name], "rho": 0.7}).mechanism
+    mechanism = job_of({**KINDS[name], "rho": 0.7}).answers[0].mechanism
     counter = mechanism.counter(2, 1, Noise(SeededEntropy(1)))
     counter.add(0, np.random.default_rng(0).integers(-200, 200, size=(600, 2)).astype(float))
     charge = charge_of(mechanism.loss)
@@ -245,7 +245,11 @@ def test_stages_sum_to_what_is_charged(name):
 
 
 def test_shares_of_quantiles_sum_exactly_and_pay_for_their_epsilon():
-    mechanism = job_of({**QUANTILES, "rho": 0.123456789, "quantiles": [0.1, 0.2, 0.25, 0.5, 0.75, 0.8, 0.9]}).mechanism
+    mechanism = (
+        job_of({**QUANTILES, "rho": 0.123456789, "quantiles": [0.1, 0.2, 0.25, 0.5, 0.75, 0.8, 0.9]})
+        .answers[0]
+        .mechanism
+    )
     count, shares = mechanism.shares
     assert count.rho_nano + sum(share.rho_nano for share in shares) == mechanism.loss.rho_nano
     for share, rate, level in zip(shares, mechanism.rates, mechanism.levels, strict=True):
@@ -273,7 +277,7 @@ def test_a_share_of_a_charge_is_not_overdrawn():
 
 def printed(release, raw, runs, seed, factor=None):
     """Numbers that one window's release prints, many times."""
-    mechanism = job_of(release).mechanism
+    mechanism = job_of(release).answers[0].mechanism
     counter = mechanism.counter(2, 1, Noise())
     counter.add(0, job_of(release).grid.points(raw))
     view = counter.view([0])
@@ -330,7 +334,7 @@ def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(name):
 def test_forecasts_of_noise_are_honest():
     """The deviation of what comes out is near what was forecast: of counts, ranks and variances."""
     raw = rows(1500, seed=11)
-    mechanism = job_of({**QUANTILES, "rho": 0.05}).mechanism
+    mechanism = job_of({**QUANTILES, "rho": 0.05}).answers[0].mechanism
     counter = mechanism.counter(2, 1, Noise())
     counter.add(0, job_of(QUANTILES).grid.points(raw))
     values, ranks = counter.view([0]), []
@@ -341,7 +345,7 @@ def test_forecasts_of_noise_are_honest():
     assert (ratio > 0.75).all()
     assert (ratio < 1.25).all()
     release = {**VARIANCE, "reach": 2.0, "size_hint": 1500, "rho": 0.2}
-    mechanism, many = job_of(release).mechanism, []
+    mechanism, many = job_of(release).answers[0].mechanism, []
     counter = mechanism.counter(2, 1, Noise())
     counter.add(0, job_of(release).grid.points(raw))
     view = counter.view([0])
@@ -372,7 +376,7 @@ def test_plans_say_what_a_kind_gives():
 
 def test_savings_make_more_of_every_kind():
     for release in (HISTOGRAM, QUANTILES, VARIANCE):
-        mechanism = job_of({**release, "rho": 0.5}).mechanism
+        mechanism = job_of({**release, "rho": 0.5}).answers[0].mechanism
         more = mechanism.with_loss(PrivacyLoss(2 * mechanism.loss.rho_nano, mechanism.loss.delta_femto))
         assert more.loss.rho_nano == 2 * mechanism.loss.rho_nano
         assert more.loss.delta_femto == mechanism.loss.delta_femto
@@ -428,7 +432,7 @@ def test_quantiles_do_not_cross():
 
 def test_no_value_beyond_the_public_range_is_ever_a_candidate():
     """A transform that rounds its way past the end of the range would offer a value that is there for one record."""
-    mechanism = job_of({**QUANTILES, "rho": 1.0}).mechanism
+    mechanism = job_of({**QUANTILES, "rho": 1.0}).answers[0].mechanism
     most = mechanism.column.highest
     found = mechanism.release(np.full(5000, most + 1), charge_of(mechanism.loss), Noise(SeededEntropy(0)))
     assert found.value.tolist() == [most] * 3

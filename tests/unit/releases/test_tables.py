@@ -233,7 +233,7 @@ def test_the_previous_projection_is_the_last_releases():
     assert all(one.reason is None for one in found)
     assert all(one.track is not None for one in found)
     again = Release.from_bytes(found[1].to_bytes())
-    warm = engine.job.mechanism.after(again.track)
+    warm = engine.job.answers[0].mechanism.after(again.track)
     assert warm.cells is not None
     # What is counted ahead changes how fast an answer is there, never the answer.
     told = []
@@ -274,7 +274,7 @@ def test_the_previous_projection_comes_back_after_kill_9(tmp_path):
 
     with Engine(config) as engine:
         first = Release.from_bytes(engine._ledger.last_sealed()[1])
-        cells = engine.job.mechanism.after(first.track).cells
+        cells = engine.job.answers[0].mechanism.after(first.track).cells
         assert cells.number > 1
         times, rows = parts[1]
         engine.push(times, rows, arrival_ms=times + 1)
@@ -291,7 +291,7 @@ def test_the_previous_projection_comes_back_after_kill_9(tmp_path):
         times, rows = parts[1]
         engine.push(times + 20_000, rows, arrival_ms=times + 20_001)
         third = engine.advance(40_001)[0]
-        assert len(third.parts["counts"]) == engine.job.mechanism.after(second.track).cells.number
+        assert len(third.parts["counts"]) == engine.job.answers[0].mechanism.after(second.track).cells.number
 
 
 def test_a_public_direction_keeps_no_records():

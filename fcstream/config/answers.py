@@ -1,0 +1,203 @@
+"""Answers of a configuration: which records and features each is about, and the mechanism that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ConfigError
+from ..releases.answers import Answers, WindowAnswer
+from ..releases.options import BuildContext, Options
+from ..releases.record_gate import build_gated
+from ..stream.lattice import Feature, Grid
+from ..stream.selection import Condition, RecordSelection, Rows
+from ..stream.windows import Schedule
+from .sections import FeatureSection, Sections
+
+_LONGEST_NAME = 64
+
+
+def answers_of(config: Sections, grid: Grid, schedule: Schedule) -> Answers:
+    """Make the answers of a stream.
+
+    Raises
+    ------
+    ConfigError
+        An answer's options cannot work, or two have the same name.
+    """
+    _check_names(config.releases)
+    max_records = config.window.max_records
+    if max_records is not None and len(config.releases) > 1 and not any(o.holds_records for o in config.releases):
+        raise ConfigError("belongs to kinds that hold a window's records: leave it out", "window.max_records")
+    found = []
+    for options in config.releases:
+        with naming(options, config.releases):
+            found.append(_answer(config, options, grid, schedule))
+    return Answers(tuple(found), config.stream.unit)
+
+
+@contextmanager
+def naming(options: Options, releases: Sequence[Options]) -> Iterator[None]:
+    """Add to errors, if there are several answers, which one they are about: ``release[NAME].rho``."""
+    try:
+        yield
+    except ConfigError as error:
+        if len(releases) == 1 or not error.key.startswith("release"):
+            raise
+        which = options.name or releases.index(options)
+        raise type(error)(error.message, f"release[{which}]{error.key.removeprefix('release')}") from None
+
+
+def _check_names(releases: Sequence[Options]) -> None:
+    names = [options.name for options in releases]
+    for i, name in enumerate(names):
+        if name is None:
+            if len(names) > 1:
+                raise ConfigError("is required where there are several `[[release]]`", f"release[{i}].name")
+        elif not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or "/" in name:
+            raise ConfigError(
+                f"must be 1 to {_LONGEST_NAME} printable characters without '/', got {name!r}", "release.name"
+            )
+        elif name in names[:i]:
+            raise ConfigError(f"must be different for each answer, {name!r} is there twice", "release.name")
+
+
+def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) -> WindowAnswer:
+    columns = _columns(config, options)
+    rows = Rows(_conditions(config, options, grid), _per_user(config, options, columns))
+    own, bounds = Grid(grid.lattice, tuple(grid.features[i] for i in columns)), None
+    if rows.per_user == "sum":
+        own, bounds = _summed(options, own)
+    _check_optional(config, options, own)
+    max_records = config.window.max_records
+    if len(config.releases) > 1 and not options.holds_records:
+        max_records = None
+    mechanism = build_gated(options, BuildContext(own, schedule.reach, config.stream.unit), max_records)
+    chosen = None if columns == tuple(range(grid.dimension)) else columns
+    return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))
+
+
+def _columns(config: Sections, options: Options) -> tuple[int, ...]:
+    """Return the indices of an answer's features: the named ones, or all that its kind can read."""
+    names = [feature.name for feature in config.features]
+    if options.features is not None:
+        for i, name in enumerate(options.features):
+            if name not in names:
+                raise ConfigError(f"must name declared features, {name!r} is none", "release.features")
+            if name in options.features[:i]:
+                raise ConfigError(f"must name each feature once, {name!r} is there twice", "release.features")
+        chosen = options.features
+    elif options.takes_categories:
+        chosen = names
+    else:
+        chosen = [feature.name for feature in config.features if feature.type != "category"]
+    if not chosen and options.needs_features:
+        what = "a number or Boolean" if names and options.features is None else "at least one feature"
+        raise ConfigError(f"must name {what} for a release of kind {options.kind!r}", "features")
+    categories = [f.name for f in config.features if f.type == "category" and f.name in chosen]
+    if categories and not options.takes_categories:
+        raise ConfigError(
+            f"must not be a category for a release of kind {options.kind!r}: its codes are no quantities",
+            f"features.{categories[0]}.type",
+        )
+    return tuple(names.index(name) for name in chosen)
+
+
+def _conditions(config: Sections, options: Options, grid: Grid) -> tuple[Condition, ...]:
+    """Return the conditions of ``where``, on lattice coordinates."""
+    sections = {section.name: (i, section) for i, section in enumerate(config.features)}
+    found = []
+    for name, wanted in (options.where or {}).items():
+        key = f"release.where.{name}"
+        if name not in sections:
+            raise ConfigError("must be a declared feature: add it to `[[features]]`", key)
+        column, section = sections[name]
+        if section.optional:
+            raise ConfigError("must not be optional: a record without a value has no place here", key)
+        feature = grid.features[column]
+        spans = _levels(section, wanted, key) if section.type != "number" else (_interval(feature, wanted, key),)
+        at = grid.lattice.coordinates
+        found.append(Condition(column, tuple((float(at(low)), float(at(high))) for low, high in spans)))
+    return tuple(found)
+
+
+def _levels(section: FeatureSection, wanted: Any, key: str) -> tuple[tuple[float, float], ...]:
+    """Return the scaled codes of some levels, each as an interval."""
+    if not isinstance(wanted, list) or not wanted:
+        raise ConfigError("must be a list of levels of this feature", key)
+    codes, feature = section.codes(), section.feature()
+    for level in wanted:
+        if level not in codes:
+            raise ConfigError(f"must hold declared levels ({', '.join(feature.levels)}), {level!r} is none", key)
+    scaled = [float(feature.scaled(float(code))) for code in sorted({codes[level] for level in wanted})]
+    return tuple((value, value) for value in scaled)
+
+
+def _interval(feature: Feature, wanted: Any, key: str) -> tuple[float, float]:
+    """Return the scaled ends of an interval."""
+    if not isinstance(wanted, Mapping) or not wanted or set(wanted) - {"min", "max"}:
+        raise ConfigError("must be { min = ..., max = ... } for a number; one of them may be left out", key)
+    low, high = wanted.get("min", feature.minimum), wanted.get("max", feature.maximum)
+    if not feature.minimum <= low <= high <= feature.maximum:
+        raise ConfigError(
+            f"must be an interval within the feature's range [{feature.minimum:g}, {feature.maximum:g}], got "
+            f"[{low:g}, {high:g}]",
+            key,
+        )
+    return float(feature.scaled(float(low))), float(feature.scaled(float(high)))
+
+
+def _per_user(config: Sections, options: Options, columns: tuple[int, ...]) -> str:
+    if config.stream.unit != "user":
+        for name in ("per_user", "user_bounds"):
+            if getattr(options, name) is not None:
+                raise ConfigError(f"belongs to unit = 'user', the unit is {config.stream.unit!r}", f"release.{name}")
+        return config.stream.per_user
+    per_user = options.per_user or config.stream.per_user
+    if (options.user_bounds is None) == (per_user == "sum"):
+        raise ConfigError(
+            "is required with per_user = 'sum': the least and the largest sum of one user that counts in full"
+            if per_user == "sum"
+            else "belongs to per_user = 'sum'",
+            "release.user_bounds",
+        )
+    if per_user != "first" and any(config.features[i].type == "category" for i in columns):
+        raise ConfigError(
+            "must be 'first' where a feature is a category: codes have no mean or sum", "release.per_user"
+        )
+    return per_user
+
+
+def _summed(options: Options, grid: Grid) -> tuple[Grid, tuple[float, float]]:
+    """Return the grid of users' sums of one feature, and the lattice coordinates to which they are clipped."""
+    if grid.dimension != 1:
+        raise ConfigError(
+            f"must name one feature with per_user = 'sum', whose sum has the bounds, got {grid.dimension}",
+            "release.features",
+        )
+    (feature,), (low, high) = grid.features, options.user_bounds or (0.0, 0.0)
+    if feature.origin or feature.transform != "none" or feature.levels:
+        raise ConfigError(
+            f"must be 'first' or 'mean' for {feature.name!r}: only a number without `origin` and `transform` adds up",
+            "release.per_user",
+        )
+    try:
+        summed = Grid(grid.lattice, (replace(feature, minimum=float(low), maximum=float(high)),))
+    except ConfigError as error:
+        raise ConfigError(error.message, "release.user_bounds") from None
+    at = [float(grid.lattice.coordinates(feature.scaled(bound))) for bound in (low, high)]
+    return summed, (at[0], at[1])
+
+
+def _check_optional(config: Sections, options: Options, grid: Grid) -> None:
+    """Refuse optional features that an answer is about, because a record without one could not enter it."""
+    used = options.uses([feature.name for feature in grid.features])
+    for feature in config.features:
+        if feature.optional and feature.name in used:
+            raise ConfigError(
+                f"must be false where the answer (kind {options.kind!r}) is about this feature: a record "
+                "without it is rejected as 'missing' and does not count",
+                f"features.{feature.name}.optional",
+            )
