@@ -18,7 +18,7 @@ SLIDES = [("10s", "5s"), ("10s", "4s"), ("12s", "3s"), ("10s", "10s")]
 
 def read(engine, index):
     """Keys and points of a window that is about to close."""
-    keys, points = engine._records._users.read(index, engine._ledger.salt)
+    keys, ((_, points),) = engine._records._users.read(index, engine._ledger.salt)
     return {bytes(key).ljust(16, b"\0"): point.tolist() for key, point in zip(keys, points, strict=True)}
 
 

@@ -36,7 +36,7 @@ def job_of(release):
 
 
 def inner(release):
-    mechanism = job_of(release).mechanism
+    mechanism = job_of(release).answers[0].mechanism
     return getattr(mechanism, "inner", mechanism)
 
 
@@ -129,7 +129,7 @@ def test_plans_hints_and_savings():
     text = str(plan(Config.from_mapping(sample(release={**SEARCH, "size_hint": 3000, "rho": 0.5}))))
     assert "the radius is searched for among 20" in text
     assert "that noise is for data half of that radius across" in text
-    assert "`radius_max`" in job.mechanism.hint("no_core")
+    assert "`radius_max`" in job.answers[0].mechanism.hint("no_core")
     mechanism = inner({"size_hint": 3000, "rho": 0.5})
     more = mechanism.with_loss(fcstream.PrivacyLoss(2 * mechanism.loss.rho_nano, mechanism.loss.delta_femto))
     assert more.mean.loss.rho_nano == 2 * mechanism.mean.loss.rho_nano
