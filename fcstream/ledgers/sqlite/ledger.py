@@ -117,9 +117,7 @@ class SQLiteLedger:
             return [self._charge(tables, request) for request in requests]
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:
-        with self._transaction() as tables:
-            for answer in answers:
-                self._seal(tables, answer)
+        self.seal_with_states(answers, ())
 
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
         with self._transaction() as tables:
