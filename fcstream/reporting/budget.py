@@ -282,6 +282,10 @@ class Report:
             lines[1:] = [
                 f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
             ]
+        elif self.terms.group is not None:
+            lines.insert(
+                1, f"one of group {self.terms.group!r}, whose streams share the cap; what follows is about this one"
+            )
         what, is_device = "window", self.terms.unit == "device"
         if is_device:
             what = "question"

@@ -175,7 +175,7 @@ class _Streams:
     def _budgets(self, core: Any) -> Iterator[Any]:
         said = {
             "guarantee": "Cap of a filter, for ever",
-            "spent": "Sum so far on the most charged filter; as an epsilon it bounds nothing",
+            "spent": "Sum so far on the most charged filter, in all streams of its group; no bound as an epsilon",
             "remaining": "Room left in the most charged filter",
         }
         for part in ("rho", "delta"):

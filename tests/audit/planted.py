@@ -444,6 +444,48 @@ FAULTS = [
         "if found is not None and (found.draws > 2 or (",
         ("unit/ledgers/test_ledgers.py::TestSQLite",),
     ),
+    Fault(
+        "a stream of a group that sees its own charges alone",
+        "ledgers/groups.py",
+        "(spent + self.spent(block) + loss).fits(capacity)",
+        "(spent + loss).fits(capacity)",
+        ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
+    ),
+    Fault(
+        "users whom another stream of the group has used up",
+        "ledgers/user_budgets.py",
+        "    for entries in map(_read, (buckets, *elsewhere)):\n",
+        "    for entries in map(_read, (buckets,)):\n",
+        ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
+    ),
+    Fault(
+        "everybody has room again after a group has left somebody out",
+        "ledgers/groups.py",
+        "        is_open = block != USER_BLOCK or not self.leaves_out\n",
+        "        is_open = True\n",
+        ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
+    ),
+    Fault(
+        "a user under one key too many",
+        "stream/key_choice.py",
+        "        counts[[row for _, row in sorted(rows)[most:]]] = False\n",
+        "        counts[[row for _, row in sorted(rows)[most + 1 :]]] = False\n",
+        ("unit/engine/test_shared_users.py::test_every_user_counts_under_so_many_keys_and_pays_once",),
+    ),
+    Fault(
+        "a window of all keys for the price of one",
+        "engine/shared_users.py",
+        "        loss = request.loss * self._most\n",
+        "        loss = request.loss\n",
+        ("unit/engine/test_shared_users.py::test_every_user_counts_under_so_many_keys_and_pays_once",),
+    ),
+    Fault(
+        "another choice of keys after a crash in mid-window",
+        "engine/shared_users.py",
+        "answer.charge.is_redraw and is_late:\n",
+        "answer.charge.is_redraw and not here:\n",
+        ("unit/engine/test_shared_users.py::test_after_a_crash_between_two_keys_the_others_are_interrupted",),
+    ),
     # -- streams -------------------------------------------------------------------------------------------------------
     Fault(
         "a record that counts as often as it is delivered",
@@ -463,8 +505,10 @@ FAULTS = [
     Fault(
         "fresh noise after a crash, as nothing was kept",
         "ledgers/sqlite/ledger.py",
-        "            for answer in answers:\n                self._seal(tables, answer)\n",
-        "            for answer in answers[:0]:\n                self._seal(tables, answer)\n",
+        "    def seal(self, answers: Sequence[SealedRelease]) -> None:\n        with self._transaction() as tables:\n"
+        "            for answer in answers:\n",
+        "    def seal(self, answers: Sequence[SealedRelease]) -> None:\n        with self._transaction() as tables:\n"
+        "            for answer in answers[:0]:\n",
         (f"{STREAM}_fault_fresh_noise_after_a_crash",),
     ),
     Fault(

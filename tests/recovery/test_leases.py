@@ -109,6 +109,23 @@ def test_a_holder_that_was_replaced_can_neither_charge_nor_seal_nor_acknowledge(
                 theirs.verify()
 
 
+def test_a_holder_that_was_replaced_cannot_charge_a_group(url, short):
+    terms = Terms("s", "stream", PrivacyLoss.cap(0.25, 0), "{}", group="fleet")
+    charge = [Request(WindowKey(k, k + 1), LOSS, ("stream",)) for k in range(3)]
+    with stand_in(url) as one, stand_in(url) as two:
+        assert one.acquire()
+        with contextlib.closing(open_ledger(one.bind(url), terms)) as mine:
+            mine.charge(charge[:1])
+            one._closing.set()  # it renews no more, as if it was stopped
+            one._renewer.join()
+            until(two.acquire)
+            with pytest.raises(LedgerError, match="another process serves this stream"):
+                mine.charge(charge[1:2])
+            with contextlib.closing(open_ledger(two.bind(url), terms)) as theirs:
+                assert [found.refusal is None for found in theirs.charge(charge[1:])] == [True, False]
+                theirs.verify()
+
+
 def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, short):
     with stand_in(url) as one, stand_in(url) as two:
         assert one.acquire()
