@@ -25,11 +25,12 @@ def test_compiled_code_of_others_is_refused(tmp_path, fault):
     }.get(fault)
     if spoiled is not None:
         spoiled.chmod(0o777)
-    program = "import fcstream; fcstream.friend_counts([[0.0]], 1.0, step=0.1)"
+    program = "import numpy; from fcstream import Noise; Noise().bernoulli(numpy.array([1]), 1)"
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
     out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     if spoiled is None:
         assert out.returncode == 0, out.stderr
+        assert list(folder.rglob("*.nbc"))
         return
     assert "NUMBA_CACHE_DIR: must be a folder that no other user can write to" in out.stderr
     sample = subprocess.run([sys.executable, "-m", "fcstream", "init", str(tmp_path / "s.toml")], env=os.environ)
