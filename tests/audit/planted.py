@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import multiprocessing
 import os
 import re
@@ -631,6 +632,7 @@ _FORKS.set_forkserver_preload(
 
 def _run_tests(tests: Sequence[str], folder: Path) -> None:
     """pytest in a process of its own that imports the copy; its output goes to a file there."""
+    gc.freeze()  # what came with the fork is no garbage
     os.dup2(os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
