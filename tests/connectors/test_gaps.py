@@ -3,22 +3,36 @@
 import asyncio
 import json
 import logging
+import secrets
 import threading
 import time
 
 import pytest
+from support import nats_server, redis_server
 from support.live import Live
-from support.nats_server import HOST
+from support.nats_server import HOST, stream_of
 from support.rabbitmq import STREAMS, amqp, declared
 
+from fcstream.connectors import open_live
 from fcstream.connectors.base import Gap
-from fcstream.connectors.nats.source import NatsSource
 from fcstream.service.gaps import IncompleteWindows
 from fcstream.service.metrics import StreamStatus, exposition
 from fcstream.service.status import answer
 from fcstream.stream.windows import Schedule
 
 SCHEDULE = Schedule(0, 10_000, 10_000, 2_000, 600_000)
+LOGGED = []  # by all services that run beside each other
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logged():
+    logger, handler = logging.getLogger("fcstream.windows"), logging.Handler()
+    handler.emit, before = LOGGED.append, logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield
+    logger.setLevel(before)
+    logger.removeHandler(handler)
 
 
 class Missing:
@@ -110,78 +124,6 @@ class Publisher:
         self.loop.close()
 
 
-@pytest.mark.parametrize("what", ["made anew", "purged"])
-def test_jetstream(tmp_path, nats_server, nats_stream, what, caplog, monkeypatch):
-    """340 of 611 records of open windows were dropped that the engine already held."""
-    caplog.set_level(logging.INFO)
-    live = Live(tmp_path, f"nats://{HOST}/{nats_stream}?bucket={nats_stream}", 0)
-    publisher = Publisher(nats_stream)
-    sent = []
-
-    def put(body):
-        sent.append(body)
-        if len(sent) == 350 and what == "made anew":
-            publisher.run(publisher.js.delete_stream(nats_stream))
-            publisher.run(publisher.js.add_stream(name=nats_stream, subjects=[nats_stream]))
-        elif len(sent) == 350:
-            for _ in range(2000):  # some that are not read before they are gone
-                publisher.run(publisher.client.publish(nats_stream, b"no record"))
-            publisher.run(publisher.js.purge_stream(nats_stream))
-        publisher.put(body)
-
-    polled = []
-    real = NatsSource.poll
-
-    def poll(self, most, timeout_s):
-        began = time.monotonic()
-        found = real(self, most, timeout_s)
-        polled.append(time.monotonic() - began)
-        return found
-
-    monkeypatch.setattr(NatsSource, "poll", poll)
-    live.feed(put, 7)
-    text, gaps, incomplete = told(live)
-    live.end()
-    publisher.close()
-    assert max(polled) < 4.0  # 4.7 s: the server counts purged messages among those that it is about to send
-    nothing_that_was_read_is_missing(live)
-    assert live.service.counters.restarts == 0
-    unread = 0 if what == "made anew" else 2000 - live.service.counters.rejected.get("broken_record", 0)
-    assert bool(gaps) == (what == "made anew" or unread > 0)  # a reader that is quick misses nothing of a purge
-    if gaps:
-        assert gaps == 1
-        assert 1 <= incomplete <= 4
-        assert (
-            f"warning: stream {nats_stream} was made anew: windows that open from " in text or "dropped unread" in text
-        )
-        marked = [r.window for r in caplog.records if getattr(r, "incomplete", False)]
-        assert len(marked) == live.service.gaps.answered
-
-
-def test_redis(tmp_path, redis_stream):
-    """Deleted and written anew with ids before those that were read; trimmed before that, with entries unread."""
-    client, key, url = redis_stream
-    live = Live(tmp_path, url, 0)
-    sent = []
-
-    def put(body):
-        sent.append(body)
-        if len(sent) == 350:
-            client.delete(key)
-            client.xadd(key, {"data": body}, id="1000-1")
-            live.sent.subtract([json.loads(body)["ts_ms"] // 1000 * 1000])  # its id says that it came in 1970
-        client.xadd(key, {"data": body})
-
-    live.feed(put, 7)
-    text, gaps, incomplete = told(live)
-    live.end()
-    nothing_that_was_read_is_missing(live)
-    assert live.service.counters.restarts == 0
-    assert gaps >= 1
-    assert incomplete >= 1
-    assert "windows that open from" in text
-
-
 def test_rabbitmq_stream(tmp_path, rabbitmq_streams, stream_of_its_own):
     live = Live(tmp_path, f"rabbitmq-stream://{STREAMS}/?stream={stream_of_its_own}", 0)
     connection = amqp()
@@ -204,3 +146,94 @@ def test_rabbitmq_stream(tmp_path, rabbitmq_streams, stream_of_its_own):
     assert gaps == 1
     assert 1 <= incomplete <= 5
     assert "was made anew: windows that open from" in text
+
+
+@pytest.mark.beside
+@pytest.mark.parametrize("what", ["made anew", "purged"])
+def test_jetstream(folder, what):
+    """340 of 611 records of open windows were dropped that the engine already held."""
+    with stream_of(nats_server.connect()) as name:
+        lose_jetstream(folder, name, what)
+
+
+def lose_jetstream(folder, nats_stream, what):
+    polled = []
+
+    def opened():
+        source = open_live(f"nats://{HOST}/{nats_stream}?bucket={nats_stream}", f"test-{nats_stream}")
+        real = source.poll
+
+        def poll(most, timeout_s):
+            began = time.monotonic()
+            found = real(most, timeout_s)
+            polled.append(time.monotonic() - began)
+            return found
+
+        source.poll = poll
+        return source
+
+    live = Live(folder, opened, 0)
+    publisher = Publisher(nats_stream)
+    sent = []
+
+    def put(body):
+        sent.append(body)
+        if len(sent) == 350 and what == "made anew":
+            publisher.run(publisher.js.delete_stream(nats_stream))
+            publisher.run(publisher.js.add_stream(name=nats_stream, subjects=[nats_stream]))
+        elif len(sent) == 350:
+            for _ in range(2000):  # some that are not read before they are gone
+                publisher.run(publisher.client.publish(nats_stream, b"no record"))
+            publisher.run(publisher.js.purge_stream(nats_stream))
+        publisher.put(body)
+
+    live.feed(put, 7)
+    text, gaps, incomplete = told(live)
+    live.end()
+    publisher.close()
+    assert max(polled) < 4.0  # 4.7 s: the server counts purged messages among those that it is about to send
+    nothing_that_was_read_is_missing(live)
+    assert live.service.counters.restarts == 0
+    unread = 0 if what == "made anew" else 2000 - live.service.counters.rejected.get("broken_record", 0)
+    assert bool(gaps) == (what == "made anew" or unread > 0)  # a reader that is quick misses nothing of a purge
+    if gaps:
+        assert gaps == 1
+        assert 1 <= incomplete <= 4
+        assert (
+            f"warning: stream {nats_stream} was made anew: windows that open from " in text or "dropped unread" in text
+        )
+        marked = [r for r in LOGGED if r.thread == live.thread and getattr(r, "incomplete", False)]
+        assert len(marked) == live.service.gaps.answered
+
+
+@pytest.mark.beside
+def test_redis(folder):
+    """Deleted and written anew with ids before those that were read; trimmed before that, with entries unread."""
+    key = f"fcstream-test-{secrets.token_hex(6)}"
+    with redis_server.connect() as client:
+        try:
+            lose_redis(folder, client, key)
+        finally:
+            client.delete(key)
+
+
+def lose_redis(folder, client, key):
+    live = Live(folder, f"redis://{redis_server.HOST}/0?stream={key}", 0)
+    sent = []
+
+    def put(body):
+        sent.append(body)
+        if len(sent) == 350:
+            client.delete(key)
+            client.xadd(key, {"data": body}, id="1000-1")
+            live.sent.subtract([json.loads(body)["ts_ms"] // 1000 * 1000])  # its id says that it came in 1970
+        client.xadd(key, {"data": body})
+
+    live.feed(put, 7)
+    text, gaps, incomplete = told(live)
+    live.end()
+    nothing_that_was_read_is_missing(live)
+    assert live.service.counters.restarts == 0
+    assert gaps >= 1
+    assert incomplete >= 1
+    assert "windows that open from" in text

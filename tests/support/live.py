@@ -40,6 +40,10 @@ class Live:
         )
         self._thread = threading.Thread(target=self.service.run, daemon=True)
 
+    @property
+    def thread(self):
+        return self._thread.ident
+
     def begin(self):
         self._thread.start()
 

@@ -67,22 +67,35 @@ async def ignore(_):
     pass
 
 
-@pytest.fixture(scope="session")
-def nats_server():
+def connect():
+    """The server that is there; skips without one."""
     found = NatsServer(HOST)
     service("NATS with JetStream (FCSTREAM_NATS names another host:port)", lambda: found.js("account_info"))
     return found
 
 
-@pytest.fixture
-def nats_stream(nats_server):
+@pytest.fixture(scope="session")
+def nats_server():
+    return connect()
+
+
+@contextlib.contextmanager
+def stream_of(server):
     """A stream of its own, and a bucket of the same name; gone afterwards."""
     name = f"fcstream_test_{os.getpid()}_{next(NAMES)}"
-    nats_server.js("add_stream", name=name, subjects=[name, f"{name}.*"])
-    yield name
-    for each in (name, f"KV_{name}"):
-        with contextlib.suppress(Exception):
-            nats_server.js("delete_stream", each)
+    server.js("add_stream", name=name, subjects=[name, f"{name}.*"])
+    try:
+        yield name
+    finally:
+        for each in (name, f"KV_{name}"):
+            with contextlib.suppress(Exception):
+                server.js("delete_stream", each)
+
+
+@pytest.fixture
+def nats_stream(nats_server):
+    with stream_of(nats_server) as name:
+        yield name
 
 
 def source(stream, options="", host=HOST, name="n", patience_s=5.0):
