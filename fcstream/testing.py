@@ -455,6 +455,21 @@ class SinkContract:
         assert sink.missing(sent)[-2:] == sent[1:]
         sink.close()
 
+    def test_several_answers_of_a_window_are_releases_of_their_own(self, tmp_path: Path) -> None:
+        sent = [
+            replace(sample_release(index), name=name, place=place)
+            for index in range(2)
+            for place, name in enumerate(["all", "busy hours", "idle"])
+        ]
+        sink = self.make(tmp_path)
+        sink.write(sent[:4])
+        sink.close()
+        sink = self.make(tmp_path)
+        assert sink.missing(sent)[-2:] == sent[4:]
+        sink.write(sent[4:])
+        sink.close()
+        assert self.read(tmp_path) == sent
+
 
 class SourceContract:
     """Tests that every live source must pass, against its real broker. Override `make` and `send`; fixtures give each

@@ -382,13 +382,14 @@ def test_many_sinks_at_once(table):
 
 
 def test_tables_of_ones_own(table):
-    columns = "stream text, window_open_ms bigint, window_close_ms bigint, status text, written_at timestamptz"
-    key = "UNIQUE (stream, window_open_ms, window_close_ms)"
+    columns = "stream text, window_open_ms bigint, window_close_ms bigint, name text, status text"
+    columns += ", written_at timestamptz"
+    key = "UNIQUE (stream, window_open_ms, window_close_ms, name)"
     table.db.execute(f"CREATE SCHEMA {table.schema}")
     for body, rest, message in (
         ("body jsonb", f", {key}", "must have a `body` of type json or text"),
         ("note text", f", {key}", 'cannot be used: column "body" does not exist'),
-        ("body text", "", r"must have the primary key \(stream, window_open_ms, window_close_ms\)"),
+        ("body text", "", r"must have the primary key \(stream, window_open_ms, window_close_ms, name\)"),
         ("body text", f", {key}", None),
     ):
         table.db.execute(f"CREATE TABLE {table.schema}.{table.name} ({columns}, {body}{rest})")

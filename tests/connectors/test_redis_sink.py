@@ -135,7 +135,7 @@ def test_replicas_have_what_counts_as_written(private_redis, monkeypatch):
 class Sized:
     """A release of any size."""
 
-    stream = "s"
+    stream, place = "s", None
 
     def __init__(self, number, size):
         self.window_open_ms, self.window_close_ms, self._size = number * 1000, number * 1000 + 1000, size

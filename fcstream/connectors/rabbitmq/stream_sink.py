@@ -24,7 +24,8 @@ _MAX_PUBLISHERS = 200
 class RabbitStreamSink:
     """Publishes releases to a stream, each exactly once; a `Sink`.
 
-    The publisher is ``fcstream:STREAM``, and the publishing id of a release is the end of its window in milliseconds.
+    The publisher is ``fcstream:STREAM``, or ``fcstream:STREAM/NAME`` for an answer with a name, and the publishing id
+    of a release is the end of its window in milliseconds.
     The broker accepts only ascending ids, so a release that is written again is not stored twice. Messages are wrapped
     in AMQP 1.0, as other clients expect.
 
@@ -58,11 +59,12 @@ class RabbitStreamSink:
         self._link.open()
 
     def write(self, releases: Sequence[Release]) -> None:
-        in_order = sorted(releases, key=lambda release: release.window_close_ms)
+        streams = list(dict.fromkeys(release.stream for release in releases))
+        in_order = sorted(releases, key=lambda r: (streams.index(r.stream), r.window_close_ms, r.place or 0))
 
         async def publish(client: Any) -> None:
-            for series in dict.fromkeys(release.series for release in releases):
-                await self._publish(client, series, [release for release in in_order if release.series == series])
+            for series, some in itertools.groupby(in_order, key=lambda release: release.series):
+                await self._publish(client, series, list(some))
 
         self._link.run(publish)
 
