@@ -25,13 +25,8 @@ class RabbitStreamSink:
     """Publishes releases to a stream, each exactly once; a `Sink`.
 
     The publisher is ``fcstream:STREAM``, or ``fcstream:STREAM/NAME`` for an answer with a name, and the publishing id
-    of a release is the end of its window in milliseconds.
-    The broker accepts only ascending ids, so a release that is written again is not stored twice. Messages are wrapped
-    in AMQP 1.0, as other clients expect.
-
-    The publisher is ``fcstream:STREAM``, the publishing id of a release the end of its window in milliseconds: the
-    broker takes ids in ascending order only, so what is written again is not there twice. Messages are wrapped in AMQP
-    1.0, as other clients expect it.
+    of a release is the end of its window in milliseconds. The broker accepts only ascending ids, so a release that is
+    written again is not stored twice. Messages are wrapped in AMQP 1.0, as other clients expect.
 
     Parameters
     ----------
