@@ -124,7 +124,10 @@ def _plan_of_all(config: Config, delta: float | None) -> StreamPlan:
 def _alone(config: Config) -> Iterator[tuple[Options, Config]]:
     """Yield every answer's options, and the configuration that has this answer only."""
     for options in config.releases:
-        yield options, msgspec.structs.replace(config, release=options)
+        window = config.window
+        if not options.holds_records and len(config.releases) > 1:
+            window = msgspec.structs.replace(window, max_records=None)  # it is about the other answers
+        yield options, msgspec.structs.replace(config, release=options, window=window)
 
 
 def _disjoint_note(job: Job) -> str:

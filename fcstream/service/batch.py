@@ -56,6 +56,8 @@ class Summary:
     seconds: float = 0.0
     spent: PrivacyLoss = field(default_factory=PrivacyLoss)
     guarantee: PrivacyLoss = field(default_factory=PrivacyLoss)
+    answers: int = 1
+    """Number of answers in each window."""
     stopped: BudgetExhausted | None = None
     """Why later windows have no release, with ``budget.exhausted`` = 'stop'."""
 
@@ -68,7 +70,8 @@ class Summary:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
 
     def explain(self, answers: Answers) -> None:
-        """Add what to do about windows that were refused."""
+        """Note what the windows' answers are, and what to do about those that were refused."""
+        self.answers = len(answers)
         self.hints = {reason: answers.hint(reason) for reason in self.refused}
         if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more users
             self.hints["too_few"] = (
@@ -91,7 +94,7 @@ class Summary:
         rejected, text = sum(self.rejected.values()), []
         if self.exhausted:
             text.append(
-                f"{many(self.exhausted, 'window')} left out whoever has used up their budget "
+                f"{many(self.exhausted // self.answers, 'window')} left out whoever has used up their budget "
                 "(`participation` = 'exhausted'): counts there are too low, and values those of the others"
             )
         if self.records == 0:
@@ -108,9 +111,11 @@ class Summary:
 
     def lines(self) -> list[str]:
         refused, rejected = sum(self.refused.values()), sum(self.rejected.values())
+        done = self.released + refused
+        what = many(done // self.answers, "window")
+        what = what if self.answers == 1 else f"{many(done, 'answer')} about {what}"
         text = [
-            f"{many(self.released + refused, 'window')}: {self.released} released, {refused} refused"
-            + _reasons(self.refused),
+            f"{what}: {self.released} released, {refused} refused" + _reasons(self.refused),
             f"{many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
             f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
         ]
@@ -228,6 +233,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             engine.acknowledge()
             summary.add(group)
             done = summary.released + sum(summary.refused.values())
+            done //= len(engine.job.answers)
             progress.show(f"{done:,} of {due:,} windows released{pace.text(done / due if due else None)}")
         summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed

@@ -92,7 +92,8 @@ def _answer(
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
-            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows released")
+            done = (summary.released + sum(summary.refused.values())) // len(engine.job.answers)
+            progress.show(f"{done:,} windows released")
     finally:
         frame.unpersist()
         progress.clear()

@@ -1,5 +1,6 @@
 """What `fcstream plan` says is true: no probability that nobody knows, and no remedy that does not help."""
 
+import json
 import re
 
 import numpy as np
@@ -136,3 +137,31 @@ def test_a_larger_budget_of_users_is_told_with_its_windows():
     )
     assert found
     assert float(found[2]) == pytest.approx(50 * float(found[1]))
+
+
+def test_a_plan_of_several_answers_tells_each_and_what_all_cost_together():
+    config = sample(window={"max_records": 5000})
+    core = config["release"]
+    config["features"].append({"name": "use", "type": "category", "levels": ["lab", "store"]})
+    config["release"] = [
+        {"name": "n", "kind": "count", "rho": 0.05},
+        {**core, "name": "labs", "where": {"use": ["lab"]}},
+        {**core, "name": "stores", "where": {"use": ["store"]}},
+    ]
+    found = plan(Config.from_mapping(config))
+    alone = plan(Config.from_mapping(config | {"release": config["release"][1] | {"where": None}}))
+    assert found.loss == alone.loss + found.answers[0].loss
+    assert [answer.name for answer in found.answers] == ["n", "labs", "stores"]
+    assert found.answers[1].sigma == alone.sigma
+    told = json.loads(json.dumps(found.as_dict()))
+    assert [answer["kind"] for answer in told["answers"]] == ["count", "mean", "mean"]
+    assert told["answers"][2]["most_held"] == alone.facts["most_held"]
+    assert told["loss"] == found.loss.as_dict()
+    assert not {"kind", "sigma", "smallest_size"} & told.keys()
+    lines = "\n".join(found.lines())
+    assert "answer 'labs': mean" in lines
+    assert "the dearest of those that it can belong to, 'n', 'labs'" in lines
+    assert f"all answers of a window together cost {found.loss}" in lines
+    config["release"][2]["size_hint"] = 3
+    with pytest.raises(UnusablePlan, match=r"release\[stores\]: a window of 3 records .* would release with"):
+        plan(Config.from_mapping(config))
