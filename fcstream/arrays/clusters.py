@@ -70,6 +70,7 @@ def private_centers(
     method: str = "auto",
     fallback: str | None = None,
     fallback_share: float = 0.1,
+    variant: str | None = None,
     noise: Noise | None = None,
 ) -> CentersAnswer:
     """Find differentially private centers of k clusters that are well apart.
@@ -108,6 +109,8 @@ def private_centers(
         With ``lloyd``, noisy Lloyd rounds from public centers answer if the shards do not agree.
     fallback_share : float
         Share of rho that is kept for the fallback.
+    variant : str, optional
+        ``paper``: of ``ktuples`` the paper's own radii and Laplace noise, to compare with.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
@@ -143,7 +146,7 @@ def private_centers(
     rows = as_rows(points, "points")
     job = ClusterJob(
         k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
-        fallback_share, method=method,
+        fallback_share, method=method, variant=variant,
     )  # fmt: skip
     lattice, noise = Lattice(step), noise or Noise()
     mechanism = job.mechanism(_loss(rho, delta), lattice)
@@ -207,13 +210,14 @@ def private_mixture(
     center: Sequence[float] | None = None,
     oracle: str | Oracle = "auto",
     method: str = "auto",
+    variant: str | None = None,
     noise: Noise | None = None,
 ) -> MixtureAnswer:
     """Learn differentially private weights, means and covariances of k clusters that are well apart.
 
     Parameters
     ----------
-    points, k, ball, rho, delta, size_hint, step, center, oracle, method, noise
+    points, k, ball, rho, delta, size_hint, step, center, oracle, method, variant, noise
         As in `private_centers`. One half of the rows finds the clusters, the mixture is learned from the other half.
     spread : float
         Public radius of a cluster around its center; rows farther from the center are clipped to this radius.
@@ -234,7 +238,8 @@ def private_mixture(
     """
     rows = as_rows(points, "points")
     where = _center(center, rows.shape[1])
-    job = ClusterJob(k, where, float(ball), max(1, size_hint // 2), oracle, spread=spread, method=method)
+    half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
+    job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
     lattice, noise = Lattice(step), noise or Noise()
     made = Learned.of(job, _loss(rho, delta), lattice)
     charge = _charge(made.loss)

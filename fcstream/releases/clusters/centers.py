@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from ...accounting.losses import PrivacyLoss
 from ...counting.exact import WindowView
@@ -17,8 +17,9 @@ from ..base import Counter, Forecast, Mechanism, MechanismBase, Outcome, PlanNot
 from ..options import BuildContext, Options
 from .ktuples import BallCenters
 from .oracles import Incremental
+from .paper import PaperCenters
 from .pipeline import ALL_AGREE, ClusteringAlgorithm, chance_by_agreement
-from .plan import BallPlan, ClusterJob, PlanChoice
+from .plan import BallPlan, ClusterJob, PaperPlan, PlanChoice
 from .shards import ShardCounts, ShardView
 from .tuples import TupleAverage
 
@@ -62,6 +63,9 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Smallest distance that is looked at, in scaled units. Left out: a thousandth of ``ball``."""
     tuples: int | None = None
     """How many parts a window is dealt into. Left out: as many as the budget asks for."""
+    variant: Literal["paper"] | None = None
+    """With method ``ktuples``: ``paper`` takes the k-tuple paper's own radii and Laplace noise, to compare with. It
+    asks for clusters hundreds of times farther apart, and is paid at once."""
 
     always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
 
@@ -90,6 +94,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
             self.radius_min,
             self.tuples,
             method=self.method,
+            variant=self.variant,
             **more,
         )
 
@@ -219,7 +224,7 @@ class ClusterRelease(MechanismBase):
     lattice: Lattice
 
     @property
-    def average(self) -> TupleAverage | BallCenters:
+    def average(self) -> TupleAverage | BallCenters | PaperCenters:
         """Method that turns tuples into one tuple of centers."""
         raise NotImplementedError
 
@@ -267,7 +272,7 @@ class ClusterRelease(MechanismBase):
             "agreement": agreement,
             "tuples": plan.tuples,
             "separation": plan.separation,
-            "form": "balls" if isinstance(plan, BallPlan) else "core",
+            "form": {BallPlan: "balls", PaperPlan: "paper"}.get(type(plan), "core"),
         }
         return PlanNotes((line, disagreement), warnings, facts, case=ALL_AGREE, chance=chance)
 

@@ -63,14 +63,27 @@ def spread_of_logs(parted: int) -> float:
     return math.log((parted + 2) / (parted - 2)) * (1 + 1e-9)
 
 
+def log_steps(parted: int) -> int:
+    """Return kappa in steps of the grid of 2**-24 that logarithms are rounded to, the rounding included.
+
+    Privacy
+    -------
+    Bounds by how much one logarithm moves on the grid.
+
+    Source
+    ------
+    Specification 6.10; proof 7.7; ours.
+    """
+    return math.ceil(spread_of_logs(parted) * (1 << _LOG_BITS)) + 1
+
+
 def _of_logs(k: int, parted: int, loss: PrivacyLoss) -> tuple[int, int]:
     """Return the squared sensitivity of k logarithms, in steps of their grid, and the rho (nano) of their noise.
 
     The later stage conditions on the noisy distances, which costs a factor 1 - delta of their rho, as in every first
     stage.
     """
-    steps = math.ceil(spread_of_logs(parted) * 2**_LOG_BITS) + 1  # a logarithm is rounded to the grid
-    return steps * steps * k, loss.rho_nano // 2 * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
+    return log_steps(parted) ** 2 * k, loss.rho_nano // 2 * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
 
 
 def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> Estimate | None:
@@ -90,24 +103,58 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     Specification 6.10; proof 7.7; erratum 4.3; Cohen et al. 2021, PrivatekNoisyCenters. Ours: noise on the logarithm,
     on a grid of 2**-24.
     """
+    variance = gaussian_variance(*_of_logs(len(balls.centers), parted, loss))
+    u = math.sqrt(variance) * tail_quantile(loss.delta / len(balls.centers))
+    drawn = noise.discrete_gaussian(variance, len(balls.centers))
+    return centers_at(balls, parted, drawn, u, loss.rho_nano - loss.rho_nano // 2, noise)
+
+
+def centers_at(
+    balls: Balls, parted: int, drawn: NDArray[np.int64], quantile: float, rho_nano: int, noise: Noise
+) -> Estimate | None:
+    """Add noise to the balls' centers in proportion to their noisy distances: the second step with own radii.
+
+    The result is None if a noisy distance asks for more noise than can be drawn, which is a rule on released values.
+
+    Parameters
+    ----------
+    balls : Balls
+    parted : int
+        Delta.
+    drawn : int64 (k,)
+        Noise of the first step, which goes on the logarithms of the distances, in steps of `log_steps`.
+    quantile : float
+        What that noise exceeds in one coordinate with probability at most delta / k, in the same steps.
+    rho_nano : int
+        Of this step.
+    noise : Noise
+
+    Privacy
+    -------
+    Unless the first step's noise goes below minus its `quantile` somewhere, a center moves by no more than the reach
+    that the noisy distance stands for, so this step is rho-zCDP between two neighbors' balls that partition a common
+    tuple.
+
+    Source
+    ------
+    Specification 6.10; proof 7.7; Cohen et al. 2021, PrivatekNoisyCenters.
+    """
     from ..._kernels import clusters
 
     k, d = balls.centers.shape
     alone = np.empty((1, k))
     clusters.isolations(np.ascontiguousarray(balls.centers[None]), alone)
-    kappa, first, grid = spread_of_logs(parted), loss.rho_nano // 2, 2.0**-_LOG_BITS
-    variance = gaussian_variance(*_of_logs(k, parted, loss))
-    u = (math.sqrt(variance) * tail_quantile(loss.delta / k) + 2) * grid  # a discrete tail is that of one step less
+    grid = 2.0**-_LOG_BITS
     # A tuple with equal points, whose distance is 0, comes here only if the test erred; it must get a result as well.
     logs = np.rint(np.array([math.log(max(x, 1.0)) for x in alone[0]]) / 2 / grid).astype(np.int64)
-    noisy = (logs + noise.discrete_gaussian(variance, k)) * grid
+    u = (quantile + 2) * grid  # a discrete tail is that of one step less, and a logarithm is rounded
     with np.errstate(over="ignore"):
-        reach = np.exp(noisy + u) * (1 + math.exp(kappa)) / parted * (1 + 1e-9)
+        reach = np.exp((logs + drawn) * grid + u) * (1 + math.exp(spread_of_logs(parted))) / parted * (1 + 1e-9)
     value, sigma = np.empty((k, d)), np.empty((k, d))
     if not np.isfinite(reach).all():
         return None
     squares = [Fraction(max(1.0, x)) ** 2 * k for x in reach.tolist()]
-    variances = [gaussian_variance(square, loss.rho_nano - first) for square in squares]
+    variances = [gaussian_variance(square, rho_nano) for square in squares]
     if max(variances) > MAX_VARIANCE:
         return None
     for i, own in enumerate(variances):
@@ -199,6 +246,21 @@ def nearest_averages(
         total = [a + b for a, b in zip(column_totals(offsets[chosen], 2 * MAX_COORDINATE), drawn, strict=True)]
         value[j], sigma[j] = origin + np.array([x / count for x in total]), math.sqrt(sums_variance) / count
     return Estimate(value, sigma, 0)
+
+
+def as_set(found: Estimate) -> Estimate:
+    """Sort noisy centers, which are in the order of one tuple's points.
+
+    Privacy
+    -------
+    The order tells something of that tuple, and a later step could depend on it if two centers tie.
+
+    Source
+    ------
+    Specification 6.10; proof 7.7; ours.
+    """
+    order = np.lexsort((*found.sigma.T, *found.value.T[::-1]))
+    return Estimate(found.value[order], found.sigma[order], found.count)
 
 
 @dataclass(frozen=True)
@@ -308,10 +370,7 @@ class BallCenters:
         found = self._answer(balls, tuples, radius_squared, noise)
         if found is None:
             return "no_radius", None
-        # Centers are a set and must be sorted: they are in the order of one tuple's points, and a later step could
-        # depend on that order if two centers tie.
-        order = np.lexsort((*found.sigma.T, *found.value.T[::-1]))
-        return None, Estimate(found.value[order], found.sigma[order], found.count)
+        return None, as_set(found)
 
     def _answer(
         self, balls: Balls, tuples: NDArray[np.float64], radius_squared: int | None, noise: Noise

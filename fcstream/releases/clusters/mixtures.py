@@ -22,6 +22,7 @@ from ..base import Forecast, Outcome, ReleaseValues
 from ..options import BuildContext
 from .centers import ClusterOptions, ClusterRelease, checked
 from .ktuples import BallCenters
+from .paper import PaperCenters
 from .pipeline import chance_of, nearest_labels
 from .plan import ClusterJob
 from .shards import Shards
@@ -200,7 +201,7 @@ class MixtureAlgorithm:
     Parameters
     ----------
     shards : Shards
-    average : TupleAverage or BallCenters
+    average : TupleAverage, BallCenters or PaperCenters
         Method that turns the first half's tuples into one tuple of centers.
     learner_nano : int
         rho (nano) of one part's learner.
@@ -221,7 +222,7 @@ class MixtureAlgorithm:
     """
 
     shards: Shards
-    average: TupleAverage | BallCenters
+    average: TupleAverage | BallCenters | PaperCenters
     learner_nano: int
     spread_squared: int
 
@@ -381,7 +382,7 @@ class MixturesRelease(ClusterRelease):
         return _built(self.job, self.loss, self.lattice)
 
     @property
-    def average(self) -> TupleAverage | BallCenters:
+    def average(self) -> TupleAverage | BallCenters | PaperCenters:
         return self.inner.average
 
     @property

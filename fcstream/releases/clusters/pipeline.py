@@ -17,10 +17,11 @@ from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, 
 from ..base import Forecast, Outcome, percent
 from ..floors import FALSE_RELEASE
 from .ktuples import BallCenters
+from .paper import PaperCenters
 from .shards import Shards, ShardView
 from .tuples import TupleAverage, TwoCores
 
-TupleMethod = TupleAverage | TwoCores | BallCenters
+TupleMethod = TupleAverage | TwoCores | BallCenters | PaperCenters
 """What becomes of tuples."""
 LLOYD_ROUNDS = 5
 MIN_PER_CENTER = 4
@@ -250,7 +251,7 @@ class ClusteringAlgorithm:
     loss : PrivacyLoss
         (rho, delta) of one release.
     shards : Shards
-    average : TupleAverage, TwoCores or BallCenters
+    average : TupleAverage, TwoCores, BallCenters or PaperCenters
         Method that turns the tuples into one tuple of centers. The rho that its loss and `fallback_nano` leave goes to
         the Lloyd step.
     lloyd : LloydStep

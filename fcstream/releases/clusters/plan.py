@@ -12,9 +12,11 @@ from ...errors import ConfigError
 from ...stream.lattice import MAX_RADIUS_SQUARED, Lattice
 from ..averages import MIN_NANO, BallAverage
 from ..core_stage import normal_above
+from ..means.approximate_dp import paid_by
 from .agreement import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .ktuples import BallCenters
 from .oracles import Oracle, find
+from .paper import PaperCenters, fewest_laplace, plan_centers, plan_laplace
 from .pipeline import MIN_PER_CENTER, ClusteringAlgorithm, LloydStep
 from .shards import Shards
 from .tuples import GAMMA, RADIUS_RATIO, SEARCH_RATIO, TupleAverage, radius_grid
@@ -253,12 +255,81 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
 
 
 @dataclass(frozen=True)
+class PaperPlan:
+    """Division of a job for the k-tuple paper's own forms; fields are those of `ClusterPlan` unless listed here.
+
+    Attributes
+    ----------
+    average : PaperCenters
+    lloyd_nano : int
+    separation : float
+
+    Privacy
+    -------
+    Holds public numbers only, so it costs nothing.
+
+    Source
+    ------
+    Specification 6.13; ours.
+    """
+
+    average: PaperCenters
+    lloyd_nano: int
+    separation: float
+
+    @property
+    def tuples(self) -> int:
+        return self.average.tuples
+
+
+def plan_paper(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd: bool = True) -> PaperPlan:
+    """Find the best division for the k-tuple paper's own forms. Parameters are those of `plan_clusters`.
+
+    Raises
+    ------
+    ConfigError
+        Too little rho, or too few records for the tuples that the test needs.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 6.13; proofs 7.6, 7.7; ours, from tests of Cohen et al. 2021.
+    """
+    share = _lloyd_share(loss.rho_nano, k, dimension, size_hint) if lloyd else 0
+    main, fewest, best = PrivacyLoss(loss.rho_nano - share, loss.delta_femto), math.inf, None
+    for part in (0.3, 0.5, 0.7, 0.8):
+        epsilon = paid_by(main).epsilon * part
+        try:
+            t = fewest_laplace(epsilon, loss.delta / 2, _BALL_BETA)
+        except ConfigError:
+            continue
+        fewest, test = min(fewest, t * MIN_PER_CENTER * k), plan_laplace(t, epsilon, loss.delta / 2, _BALL_BETA)
+        if test is None or t * MIN_PER_CENTER * k > size_hint:
+            continue
+        found = plan_centers(main, test, k, dimension, _BALL_FINENESS)
+        if found is not None:
+            reach = _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2) * math.sqrt(2 * t * k / size_hint)
+            if best is None or found.parted * reach < best.separation:
+                best = PaperPlan(found, share, found.parted * reach)
+    if best is None:
+        raise ConfigError(
+            f"must be larger, or size_hint be: with variant 'paper' at rho={loss.rho:g} and delta={loss.delta:g} "
+            f"{size_hint} records are too few" + (f", {fewest} would do" if size_hint < fewest < math.inf else ""),
+            "rho",
+        )
+    return best
+
+
+@dataclass(frozen=True)
 class PlanChoice:
     """Plan that was chosen for a job, and the reason for the choice.
 
     Attributes
     ----------
-    plan : ClusterPlan or BallPlan
+    plan : ClusterPlan, BallPlan or PaperPlan
     why : str
         Reason for the user: one sentence, which contains public numbers only.
 
@@ -271,7 +342,7 @@ class PlanChoice:
     Specification 6.13; ours.
     """
 
-    plan: ClusterPlan | BallPlan
+    plan: ClusterPlan | BallPlan | PaperPlan
     why: str
 
 
@@ -322,6 +393,8 @@ class ClusterJob:
         closer together.
     lloyd : bool
         Whether a Lloyd step over all records follows, which takes a share of rho.
+    variant : str or None
+        ``paper``: of ``ktuples`` the paper's own forms, `PaperCenters`.
 
     Privacy
     -------
@@ -346,6 +419,7 @@ class ClusterJob:
     gamma: Fraction = GAMMA
     method: str = "auto"
     lloyd: bool = True
+    variant: str | None = None
 
     def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> ClusteringAlgorithm:
         """Make the algorithm for this loss.
@@ -363,7 +437,7 @@ class ClusterJob:
         step = LloydStep(share, shards.origin, shards.ball_squared, spread, parts=self.k)
         return ClusteringAlgorithm(loss, shards, average, step, fallback)
 
-    def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters]:
+    def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters | PaperCenters]:
         """Make the two stages that turn records into tuples, and tuples into one tuple.
 
         The part of the loss that they leave goes to the Lloyd step.
@@ -377,6 +451,8 @@ class ClusterJob:
         plan = self.choose(loss, lattice).plan
         oracle = find(self.oracle, self.k, len(self.center))
         shards = Shards(plan.tuples, self.k, oracle, origin, ball_squared, lattice.step)
+        if isinstance(plan, PaperPlan):
+            return shards, plan.average
         rest = loss - PrivacyLoss(plan.lloyd_nano)
         if isinstance(plan, BallPlan):
             radii_squared = self._radii_squared(lattice, RADIUS_RATIO)
@@ -392,6 +468,8 @@ class ClusterJob:
         if self.method not in ("auto", "friendly", "ktuples"):
             raise ConfigError(f"must be 'auto', 'friendly' or 'ktuples', got {self.method!r}", "method")
         d, balls, core, refusal = len(self.center), None, None, None
+        if self.variant is not None:
+            return self._paper(loss)
         if self.method != "friendly" and self.k > 1 and self.tuples is None and self.radius == "histogram":
             balls = plan_balls(loss, self.k, d, self.size_hint, self.lloyd)
         if self.method != "ktuples":
@@ -407,6 +485,22 @@ class ClusterJob:
                 "method",
             )
         return _chosen(core, balls)
+
+    def _paper(self, loss: PrivacyLoss) -> PlanChoice:
+        """Choose how the loss is divided for the paper's own forms."""
+        if self.variant != "paper":
+            raise ConfigError(f"must be 'paper' or left out, got {self.variant!r}", "variant")
+        if self.method != "ktuples":
+            raise ConfigError("belongs to method 'ktuples'", "variant")
+        for name, is_default in (("radius", self.radius == "histogram"), ("tuples", self.tuples is None)):
+            if not is_default:
+                raise ConfigError("must be left out with variant 'paper', which has radii and tuples of its own", name)
+        if self.k < 2:
+            raise ConfigError("must be at least 2 with variant 'paper': one point has no radius of its own", "k")
+        plan = plan_paper(loss, self.k, len(self.center), self.size_hint, self.lloyd)
+        asked = f"{plan.tuples} tuples and clusters {plan.separation:.3g} of their deviations apart"
+        paid = f"{plan.average.total}, at once"
+        return PlanChoice(plan, f"the paper's own radii and Laplace noise, which ask for {asked}, and cost {paid}")
 
     def _ball(self, lattice: Lattice) -> tuple[int, tuple[int, ...]]:
         if not self.center or not all(map(math.isfinite, self.center)):
