@@ -227,6 +227,13 @@ def _check_shared(config: Sections) -> None:
 
 def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss | None:
     """Return the capacity for the plain sum over all windows of one stream."""
+    if answers.has_epochs and (budget.total_rho is not None or budget.total_delta is not None):
+        raise ConfigError(
+            "must be left out with running totals: it bounds the plain sum over all windows, and a record is in all "
+            "later totals of its epoch, so that somebody with a record in every window pays more than that sum; "
+            "`fcstream plan` shows how much",
+            "budget.total_delta" if budget.total_rho is None else "budget.total_rho",
+        )
     if budget.total_rho is None:
         if budget.total_delta is not None:
             raise ConfigError("is required beside `total_delta`", "budget.total_rho")

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..config import Job
-from ..ledgers import ChargeResult, Ledger, Request, WindowKey
+from ..ledgers import ChargeResult, EpochState, Ledger, Request, WindowKey
 from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerOutcome, Answers, Tracks
 from ..releases.base import Release, from_lines
+from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
+from .epochs import Epochs
 from .exhaustion import Participation
 from .outbox import Outbox
 from .records import OpenRecords
@@ -116,6 +118,7 @@ class WindowCloser:
         self._job, self._ledger, self._noise, self._outbox = job, ledger, noise, outbox
         self._participation = Participation(job, ledger, last[-1] if last else None)
         self._tracks = self._tracks_after(last)
+        self._epochs = Epochs(job, ledger)
         # Where late records wait for a window, windows close one by one, because a group's end must not depend on them.
         self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
 
@@ -138,12 +141,17 @@ class WindowCloser:
         results = self._ledger.charge(requests)
         if self._job.spending.stops and results[0].refusal:
             raise results[0].refusal
-        closed = [
-            self._release(window, result, answers, records, who)
-            for window, result, who in zip(windows, results, users, strict=True)
-            if result.charge or result.refusal or result.interrupted
-        ]
-        self._outbox.seal(closed)
+        states: list[EpochState] = []
+        with on_error(self._epochs.forget):
+            closed = [
+                self._release(window, result, answers, records, who, states)
+                for window, result, who in zip(windows, results, users, strict=True)
+                if result.charge or result.refusal or result.interrupted
+            ]
+            self._outbox.seal(closed, states)
+            self._epochs.follow(states)
+        if len(closed) < len(windows):
+            self._epochs.forget()
         if closed:
             self._tracks = self._tracks_after(closed[-1][0])
         elif sealed := self._ledger.last_sealed():  # by another process, or by a call that was interrupted
@@ -167,9 +175,14 @@ class WindowCloser:
         answers: Answers,
         records: OpenRecords,
         users: WindowUsers | None,
+        states: list[EpochState],
     ) -> tuple[list[Release], PrivacyLoss]:
-        """Make the releases of one window; also returns what it did not use of its charge."""
+        """Make the releases of one window; also returns what it did not use of its charge.
+
+        What it leaves for later windows is added to `states`.
+        """
         charge, is_paid_by_all = result.charge, self._participation.note(result)
+        answers = self._epochs.within(answers, window)
         if charge is None:
             reason = "budget_exhausted" if result.interrupted is None else "interrupted"
             refused = answers.refused(reason, result.interrupted or _NOTHING)
@@ -183,6 +196,7 @@ class WindowCloser:
         if charge.loss != answers.loss:  # charged before a crash, when another loss was offered
             answers = self._job.spending.answers_at(charge.loss.rho_nano, self._tracks)
         outcomes = answers.release(view, charge, self._noise)
+        states += self._epochs.states(window, outcomes)
         refund = charge.unused
         spent = result.spent - refund if is_paid_by_all and not result.is_joint else result.spent
         return self._as_releases(window, outcomes, spent), refund

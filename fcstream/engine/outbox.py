@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from ..accounting.losses import PrivacyLoss
-from ..ledgers import Ledger, SealedRelease, WindowKey
+from ..ledgers import EpochState, Ledger, SealedRelease, StateLedger, WindowKey
 from ..releases.base import Release, from_lines, to_lines
 
 
@@ -34,20 +34,27 @@ class Outbox:
         """Return whether everything was returned and is acknowledged."""
         return not self._returned and not self._waiting
 
-    def seal(self, windows: Sequence[tuple[list[Release], PrivacyLoss]]) -> None:
+    def seal(
+        self, windows: Sequence[tuple[list[Release], PrivacyLoss]], states: Sequence[EpochState] = ()
+    ) -> None:
         """Seal the releases of the next windows, with the refund of each window, and keep them for the caller.
+
+        `states` is what these windows leave for later ones; only a `StateLedger` takes any.
 
         After an interrupt or an error the next call, which may have no releases, keeps what was sealed all the same.
         """
         if self._sealing:
             self._keep_sealed()
         self._sealing = {window_key(releases[0]): releases for releases, _ in windows}
-        self._ledger.seal(
-            [
-                SealedRelease(window, to_lines(releases), refund)
-                for window, (releases, refund) in zip(self._sealing, windows, strict=True)
-            ]
-        )
+        sealed = [
+            SealedRelease(window, to_lines(releases), refund)
+            for window, (releases, refund) in zip(self._sealing, windows, strict=True)
+        ]
+        if states:
+            assert isinstance(self._ledger, StateLedger)
+            self._ledger.seal_with_states(sealed, states)
+        else:
+            self._ledger.seal(sealed)
         self._waiting |= self._sealing
         self._sealing = {}
 

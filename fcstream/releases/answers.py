@@ -16,7 +16,7 @@ from ..ledgers.base import Charge
 from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from ..stream.selection import EVERYTHING, RecordSelection, Rows, overlaps
-from .base import Counter, Mechanism, Outcome, Track
+from .base import Counter, EpochMechanism, Mechanism, Outcome, Track
 from .core_stage import ChargeShare
 from .record_gate import GatedCounter, GatedMechanism, GatedView
 
@@ -216,6 +216,11 @@ class Answers:
         return any(answer.mechanism.tracks for answer in self.answers)
 
     @property
+    def has_epochs(self) -> bool:
+        """Whether a window's releases depend on earlier windows of an epoch."""
+        return any(isinstance(answer.mechanism, EpochMechanism) for answer in self.answers)
+
+    @property
     def is_simple(self) -> bool:
         """Whether there is one answer, about all features of all records."""
         return len(self.answers) == 1 and self.answers[0].selection == RecordSelection(
@@ -259,7 +264,7 @@ class Answers:
                 own.rho_nano * paid.rho_nano // whole.rho_nano,
                 own.delta_femto * paid.delta_femto // (whole.delta_femto or 1),
             )
-            found.append(AnswerOutcome(answer, Outcome(reason), part))
+            found.append(AnswerOutcome(answer, _refusal(answer.mechanism, reason), part))
         return found
 
     def with_rho(self, rho_nano: int) -> Answers:
@@ -286,6 +291,10 @@ class Answers:
     def hint(self, reason: str) -> str:
         """Tell what to do about windows that are refused for this reason."""
         return next(filter(None, (answer.mechanism.hint(reason) for answer in self.answers)), "")
+
+
+def _refusal(mechanism: Mechanism, reason: str) -> Outcome:
+    return mechanism.refusal(reason) if isinstance(mechanism, EpochMechanism) else Outcome(reason)
 
 
 class _Started:

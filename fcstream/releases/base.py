@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -82,7 +82,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a mechanism returns for one window, in lattice steps. All of it counts as released.
+    """What a mechanism returns for one window, in lattice steps. All of it but `state` counts as released.
 
     Attributes
     ----------
@@ -100,6 +100,8 @@ class Outcome:
         Where the points lie, for the next window.
     parts : dict or None
         Further values of the kind, by name: JSON values, in the units in which they are published.
+    state : bytes or None
+        What later windows of the epoch need, of an `EpochMechanism`; private. The ledger keeps it.
     """
 
     reason: str | None = None
@@ -110,6 +112,7 @@ class Outcome:
     spread: Spread | None = None
     track: Track | None = None
     parts: dict[str, Any] | None = None
+    state: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +297,51 @@ class MechanismBase:
             return self
         changed: Mechanism = replace(mechanism, size_hint=size_hint)
         return changed
+
+
+class EpochWindow(NamedTuple):
+    """A window, and when the epoch opened that it belongs to; Unix milliseconds."""
+
+    epoch_ms: int
+    open_ms: int
+    close_ms: int
+
+
+class EpochMechanism(MechanismBase):
+    """A mechanism whose releases about one epoch of windows depend on the epoch's earlier windows.
+
+    Every outcome of a value has a `state`, which the ledger seals together with the release. Every outcome, a refusal
+    too, tells by ``parts["epoch_open_ms"]`` and ``parts["windows"]`` of how many windows states were sealed, so that
+    lost ones are noticed.
+    """
+
+    @property
+    def epoch_windows(self) -> int:
+        """Number of windows of an epoch."""
+        raise NotImplementedError
+
+    @property
+    def repeated(self) -> float:
+        """How many times the loss of one window somebody with a record in every window pays for each, on average."""
+        return 1.0
+
+    def recall(self, rows: Sequence[tuple[int, bytes]]) -> Any:
+        """Make the memory of an epoch from the opening and the state of each of its windows so far, in order.
+
+        It has a method ``add(open_ms, state)`` for what is sealed later. Raises ValueError if a row is no such state.
+        """
+        raise NotImplementedError
+
+    def within(self, memory: Any, known: int, window: EpochWindow) -> EpochMechanism:
+        """Return the mechanism for one window of an epoch.
+
+        `memory` is None if states were lost; `known` is the number of windows whose states were sealed.
+        """
+        raise NotImplementedError
+
+    def refusal(self, reason: str) -> Outcome:
+        """Return the outcome of a window for which nothing is drawn."""
+        raise NotImplementedError
 
 
 class PointMechanism(MechanismBase):

@@ -30,12 +30,15 @@ class BuildContext:
         ``event``, ``user`` or ``stream``.
     texts : tuple of str
         Names of the features that hold texts, which have no place on the lattice.
+    window_ms : int
+        Length of a window; 0 where there is no schedule.
     """
 
     grid: Grid
     reach: int = 1
     unit: str = "event"
     texts: tuple[str, ...] = ()
+    window_ms: int = 0
 
     @property
     def dimension(self) -> int:

@@ -27,6 +27,10 @@ HINTS = {
         "the budget has no room for another window: `fcstream budget show` shows how it was spent; a new stream needs "
         "a new budget"
     ),
+    "state_lost": (
+        "the ledger has lost what earlier windows of the epoch left for this one (was it restored from a copy without "
+        "its private tables?): nothing was charged, and totals begin again with the next epoch"
+    ),
     "interrupted": "the process died twice between the charge and the seal: the charge stays, nothing was released",
 }
 """What to do about a refusal, by its reason, unless the kind of release has a hint of its own."""

@@ -20,6 +20,7 @@ KINDS = {
     "count": "statistics.count:CountOptions",
     "sum": "statistics.sum:SumOptions",
     "histogram": "statistics.histogram:HistogramOptions",
+    "total": "totals.total:TotalOptions",
     "quantiles": "statistics.quantiles:QuantilesOptions",
     "variance": "statistics.variance:VarianceOptions",
     "centers/auto": "clusters.centers:CentersOptions",

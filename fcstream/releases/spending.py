@@ -54,7 +54,11 @@ class Spending:
     @property
     def group(self) -> int:
         """How many windows may be charged together: only one if the next window can use this one's refund."""
-        return GROUP if self.unit == "event" and not (self.has_total or self.stops or self.tracks) else 1
+        return GROUP if self.unit == "event" and not self._is_one_by_one else 1
+
+    @property
+    def _is_one_by_one(self) -> bool:
+        return self.has_total or self.stops or self.tracks or self.answers.has_epochs
 
     @property
     def tracks(self) -> bool:

@@ -113,6 +113,7 @@ INSIDE = {
         "shared_users",
         "engine",
         "closing",
+        "epochs",
         "progress",
         "__init__",
         "exhaustion",
@@ -219,7 +220,7 @@ INSIDE = {
         "variance",
     ],
     "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
-    "releases.totals": ["memory", "sums", "factor", "__init__"],
+    "releases.totals": ["ranges", "total", "memory", "sums", "factor", "__init__"],
     "reporting": ["scoring", "series", "__init__", "budget", "documents", "text_files"],
     "runtime": [
         "__init__",
