@@ -74,7 +74,9 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
     max_records = config.window.max_records
     if len(config.releases) > 1 and not options.holds_records:
         max_records = None
-    mechanism = build_gated(options, BuildContext(own, schedule.reach, config.stream.unit, schedule.length_ms), max_records)
+    mechanism = build_gated(
+        options, BuildContext(own, schedule.reach, config.stream.unit, schedule.length_ms), max_records
+    )
     chosen = None if columns == tuple(range(grid.dimension)) else columns
     return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))
 

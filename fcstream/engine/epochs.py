@@ -53,7 +53,7 @@ class Epochs:
         self._held: dict[str, _Held] = {}
         if job.answers.has_epochs and not isinstance(ledger, StateLedger):
             raise ConfigError(
-                "must keep what windows leave for later ones, as sqlite:, postgresql: and memory: do, for running totals",
+                "must keep what windows leave for later ones, for running totals: sqlite:, postgresql: and memory: do",
                 "ledger.url",
             )
 
@@ -66,7 +66,9 @@ class Epochs:
     def states(self, window: Window, outcomes: list[AnswerOutcome]) -> list[EpochState]:
         """Return what a window leaves for later ones."""
         return [
-            EpochState(_key(found.answer), self._epoch(found.answer, window).epoch_ms, window.open_ms, found.outcome.state)
+            EpochState(
+                _key(found.answer), self._epoch(found.answer, window).epoch_ms, window.open_ms, found.outcome.state
+            )
             for found in outcomes
             if found.outcome.state is not None
         ]
@@ -103,7 +105,7 @@ class Epochs:
                 pass
         if memory is None:
             LOG.warning(
-                "stream %r: the ledger has lost what windows of the epoch that began at %s left for later ones: windows "
+                "stream %r: the ledger has lost what windows of the epoch that began at %s left for later ones, which "
                 "are refused (state_lost) until the next epoch",
                 self._job.terms.stream,
                 utc(place.epoch_ms),

@@ -34,9 +34,7 @@ class Outbox:
         """Return whether everything was returned and is acknowledged."""
         return not self._returned and not self._waiting
 
-    def seal(
-        self, windows: Sequence[tuple[list[Release], PrivacyLoss]], states: Sequence[EpochState] = ()
-    ) -> None:
+    def seal(self, windows: Sequence[tuple[list[Release], PrivacyLoss]], states: Sequence[EpochState] = ()) -> None:
         """Seal the releases of the next windows, with the refund of each window, and keep them for the caller.
 
         `states` is what these windows leave for later ones; only a `StateLedger` takes any.

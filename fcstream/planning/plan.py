@@ -16,7 +16,7 @@ from ..config.answers import naming
 from ..engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
 from ..formats.payloads import most_rows
-from ..releases.base import Forecast, Mechanism, PlanNotes, percent
+from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
 from ..releases.registry import method_of
@@ -142,8 +142,12 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
     at = max(1e-6, 2 * capacity.delta) if delta is None else delta
     per_day, is_event = DAY_MS / schedule.slide_ms, job.terms.unit == "event"
 
-    def epsilon(spent: PrivacyLoss, times: float = 1) -> float:
-        return epsilon_tight(spent.rho * times, at - spent.delta * times)
+    def epsilon(spent: PrivacyLoss, times: float = 1, further_rho: float = 0.0) -> float:
+        return epsilon_tight((spent.rho + further_rho) * times, at - spent.delta * times)
+
+    # Somebody with a record in every window pays more for each where a record is in later releases, too.
+    mechanisms = [answer.mechanism for answer in job.answers]
+    further = sum((each.repeated - 1) * each.loss.rho for each in mechanisms if isinstance(each, EpochMechanism))
 
     return {
         "loss": loss,
@@ -154,8 +158,8 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
         "epsilon_delta": at,
         "epsilon_guarantee": epsilon(capacity),
         "epsilon_release": epsilon(loss),
-        "epsilon_day": epsilon(job.window_loss, per_day),
-        "epsilon_year": epsilon(job.window_loss, per_day * 365),
+        "epsilon_day": epsilon(job.window_loss, per_day, further),
+        "epsilon_year": epsilon(job.window_loss, per_day * 365, further),
         "lasting_windows": None if is_event else lasting_windows(job.window_loss, capacity),
         "total": job.terms.total,
     }

@@ -332,7 +332,7 @@ class EpochMechanism(MechanismBase):
         """
         raise NotImplementedError
 
-    def within(self, memory: Any, known: int, window: EpochWindow) -> EpochMechanism:
+    def within(self, memory: Any, known: int, window: EpochWindow) -> Mechanism:
         """Return the mechanism for one window of an epoch.
 
         `memory` is None if states were lost; `known` is the number of windows whose states were sealed.

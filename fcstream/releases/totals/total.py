@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -104,8 +103,8 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         loss = self.pure_loss()
         if setting.unit != "event":
             raise ConfigError(
-                f"must be 'event' for running totals, got {setting.unit!r}: somebody may have records in all windows of "
-                "an epoch, and each of them is in all later totals",
+                f"must be 'event' for running totals, got {setting.unit!r}: somebody may have records in all windows "
+                "of an epoch, and each of them is in all later totals",
                 "stream.unit",
             )
         if setting.reach > 1:
@@ -122,8 +121,8 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         sums = self._sums(setting, loss, found)
         if found.windows * sums.size > MAX_CELLS:
             raise ConfigError(
-                f"must have at most {MAX_CELLS // sums.size} windows of {sums.size} numbers, got {found.windows}: use a "
-                "shorter epoch or fewer bins",
+                f"must have at most {MAX_CELLS // sums.size} windows of {sums.size} numbers, got {found.windows}: use "
+                "a shorter epoch or fewer bins",
                 "release.epoch",
             )
         return Total(loss, self.of, sums, found)
@@ -286,7 +285,7 @@ class Total(EpochMechanism):
             "worst total": found.largest_noise_of_total,
             "worst window": found.largest_noise_of_window,
         }
-        named = {}
+        named: dict[str, float] = {}
         for name, noise in cases.items():
             values = self._in_user_units(self._deviation(noise), grid)
             several = [feature.name for feature in grid.features] if self.of == "sum" and len(values) > 1 else [""]
@@ -301,7 +300,7 @@ class Total(EpochMechanism):
         windows, rho = self.factor.windows, self.loss.rho_nano / RHO_UNIT
         everyone = rho * self.factor.repeated
         lines = (
-            f"totals of {self.of} over epochs of {windows} windows; the ledger keeps exact totals until an epoch is over",
+            f"totals of {self.of} over epochs of {windows} windows; the ledger keeps exact totals till each is over",
             f"somebody with a record in every window of an epoch loses rho = {everyone:.3g} in it, not {windows} times "
             f"{rho:g} = {windows * rho:.3g}, because every record is in all later totals",
         )
