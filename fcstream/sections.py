@@ -27,6 +27,7 @@ from .releases.statistics.variance import VarianceOptions
 from .releases.tables.marginals import MarginalsOptions
 from .releases.tables.points import PointsOptions
 from .releases.tables.synthetic import SyntheticOptions
+from .releases.totals.total import TotalOptions
 
 Records = StreamSection
 Lattice = LatticeSection
@@ -40,6 +41,7 @@ BasicMean = BasicOptions
 Count = CountOptions
 Sum = SumOptions
 Histogram = HistogramOptions
+Total = TotalOptions
 Quantiles = QuantilesOptions
 Variance = VarianceOptions
 Covariance = CovarianceOptions

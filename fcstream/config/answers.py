@@ -75,7 +75,7 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
     if len(config.releases) > 1 and not options.holds_records:
         max_records = None
     mechanism = build_gated(
-        options, BuildContext(own, schedule.reach, config.stream.unit, schedule.length_ms), max_records
+        options, BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms), max_records
     )
     chosen = None if columns == tuple(range(grid.dimension)) else columns
     return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))

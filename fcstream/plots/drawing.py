@@ -30,6 +30,7 @@ MARKS = {
     "no_match": "P",
     "no_core": "o",
     "too_many": "h",
+    "state_lost": "d",
 }
 WIDTHS = 2.0
 """Standard deviations of noise that bands and ellipses show."""

@@ -13,6 +13,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "count": ({**BARE, "kind": "count"}, False),
     "sum": ({**BARE, "kind": "sum"}, False),
     "histogram": ({**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 20.0]}, False),
+    "total": ({**BARE, "kind": "total", "epoch": "1m"}, False),
     "quantiles": ({**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.1, 0.5, 0.9]}, True),
     "variance": ({"kind": "variance", "method": None, "spread": None, "size_hint": N}, True),
     "centers/auto": ({**CLUSTERS, "kind": "centers"}, True),

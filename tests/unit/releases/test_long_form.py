@@ -36,6 +36,7 @@ NAMES = {
     "mean/basic": ["a", "b"],
     "count": ["count"],
     "sum": ["a", "b"],
+    "total": ["total"],
     "histogram": ["a/-40..0", "a/0..20", "a/20..80"],
     "quantiles": ["a/0.1", "a/0.5", "a/0.9"],
     "variance": ["a", "b"],
