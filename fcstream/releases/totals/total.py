@@ -69,6 +69,7 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Specification 5.13, 12.1; proof 6.5.
     """
 
+    kind: str = "total"
     of: Literal["count", "sum", "histogram"] = "count"
     """What is added up: as the kinds of these names release it."""
     epoch: str | int
@@ -183,7 +184,7 @@ class Total(EpochMechanism):
     factor : Factor
         How noise is spread over the windows of an epoch.
     place : optional
-        The window that is released next, see `within`.
+        The window that is released next, see `within`; by default the first one of an epoch.
 
     Privacy
     -------
@@ -228,8 +229,8 @@ class Total(EpochMechanism):
         return replace(self, place=_Place(memory, known, window))
 
     def release(self, view: Any, charge: Charge, noise: Noise) -> Outcome:
-        assert self.place is not None, "the engine says which window of an epoch this is"
-        memory = self.place.memory
+        place = self.place or _Place(self.recall([]), 0, EpochWindow(0, 0, 0))
+        memory = place.memory
         if memory is None:
             return self.refusal("state_lost")
         charge.use(self.loss)
@@ -237,7 +238,7 @@ class Total(EpochMechanism):
         estimates, state = memory.next(self.sums.integers(view), drawn)
         total = self.sums.outcome(estimates.total, estimates.total_noise)
         window = self.sums.outcome(estimates.window, estimates.window_noise)
-        parts = self._parts(self.place, len(memory) + 1) | {"window": window}
+        parts = self._parts(place, len(memory) + 1) | {"window": window}
         return Outcome(
             value=total.value,
             sigma=total.sigma,
