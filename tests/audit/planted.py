@@ -60,6 +60,8 @@ THRESHOLD = (
     "unit/releases/test_frequent.py::test_the_threshold_is_the_least_number_that_a_text_of_one_record_hardly_reaches"
 )
 STREAM = "audit/test_stream_faults.py::test"
+TOTALS = "audit/test_totals.py::test_an_epoch_of_totals_stays_below_its_claim_and_is_not_far_from_it"
+INTEGERS = "unit/releases/test_totals.py::test_the_integers_are_those_of_the_rationals"
 
 FAULTS = [
     # -- noise that is too small ---------------------------------------------------------------------------------------
@@ -98,6 +100,48 @@ FAULTS = [
         "each.half_width if self.weight else each.largest for each",
         "each.half_width // 2 if self.weight else each.largest // 2 for each",
         (SENSITIVITY,),
+    ),
+    Fault(
+        "half the noise of running totals",
+        "releases/totals/factor.py",
+        "RHO_UNIT // (2 * rho_nano)",
+        "RHO_UNIT // (8 * rho_nano)",
+        (f"{TOTALS}[count, first window]",),
+    ),
+    Fault(
+        "a running total whose records pay for one release only",
+        "releases/totals/factor.py",
+        "return int((self.weights**2 * self._squares[:0:-1]).max())",
+        "return int((self.weights**2 * self._squares[1]).max())",
+        (f"{TOTALS}[count, first window]", INTEGERS),
+    ),
+    Fault(
+        "running totals that forget the noise of earlier windows",
+        "releases/totals/memory.py",
+        "carried = (drawn << self.bits) - self._past()",
+        "carried = drawn << self.bits",
+        ("unit/releases/test_totals.py::test_what_is_released_is_what_the_rationals_say",),
+    ),
+    Fault(
+        "running sums whose noise forgets the ranges",
+        "releases/totals/sums.py",
+        "        return self.inner.sensitivity_squared\n",
+        "        return 1\n",
+        (f"{TOTALS}[sum]",),
+    ),
+    Fault(
+        "a lost memory of an epoch that nobody notices",
+        "engine/epochs.py",
+        "if len(rows) == known:",
+        "if True:",
+        ("unit/engine/test_totals.py::test_a_lost_state_is_refused_until_the_next_epoch",),
+    ),
+    Fault(
+        "what another process sealed is missing in the memory of an epoch",
+        "engine/closing.py",
+        "        if len(closed) < len(windows):\n            self._epochs.forget()\n",
+        "",
+        ("unit/engine/test_totals.py::test_a_standby_takes_over_with_what_the_other_process_sealed",),
     ),
     Fault(
         "half the noise of frequent texts",
