@@ -578,10 +578,8 @@ FAULTS = [
     Fault(
         "fresh noise after a crash, as nothing was kept",
         "ledgers/sqlite/ledger.py",
-        "    def seal(self, answers: Sequence[SealedRelease]) -> None:\n        with self._transaction() as tables:\n"
-        "            for answer in answers:\n",
-        "    def seal(self, answers: Sequence[SealedRelease]) -> None:\n        with self._transaction() as tables:\n"
-        "            for answer in answers[:0]:\n",
+        "            for answer in answers:\n                self._seal(tables, answer)\n",
+        "            for answer in answers[:0]:\n                self._seal(tables, answer)\n",
         (f"{STREAM}_fault_fresh_noise_after_a_crash",),
     ),
     Fault(

@@ -99,7 +99,7 @@ def test_a_call_on_an_array_distinguishes_them():
 def test_every_reason_has_a_hint():
     assert set(REASONS) == {
         "too_few", "no_core", "no_match", "no_radius", "too_many", "too_many_values",
-        "budget_exhausted", "interrupted",
+        "budget_exhausted", "state_lost", "interrupted",
     }  # fmt: skip
     assert all(len(hint) > 20 for hint in HINTS.values())
 
