@@ -59,7 +59,8 @@ class Stream:
     stream : str or fcstream.sections.Records
         ``[stream]``, or only its name.
     release : options or sequence of options
-        ``[release]``: the options of a kind, such as `fcstream.sections.Mean`.
+        ``[release]``: the options of a kind, such as `fcstream.sections.Mean`, or those of several answers
+        (``[[release]]``), each with a ``name``.
     window : fcstream.sections.Window
     budget : fcstream.sections.Budget
     features : sequence of fcstream.sections.Feature
@@ -132,7 +133,7 @@ class Stream:
             lattice=lattice,
             features=list(features),
             window=window,
-            release=_one_or_several(release),
+            release=release,
             budget=budget,
             ledger=UrlSection(url=_url(ledger)),
         )
@@ -245,7 +246,7 @@ class Stream:
 
     def _keep(self, releases: Iterable[Release]) -> None:
         for release in releases:
-            self._kept[release.stream, release.window_open_ms, getattr(release, "name", None)] = release
+            self._kept[release.stream, release.window_open_ms, release.name] = release
 
     def _sealed_before(self) -> Iterator[Release]:
         """Read all releases from the ledger, if that can be read; of one in memory all are kept."""
@@ -262,11 +263,6 @@ class Stream:
         return sorted(
             self._kept.values(), key=lambda release: (keys.get(release.key or "", -1), release.window_open_ms)
         )
-
-
-def _one_or_several(release: Options | Sequence[Options]) -> Options | Sequence[Options]:
-    """Return the only one of a list of one, which a file writes as ``[release]``."""
-    return release[0] if isinstance(release, Sequence) and len(release) == 1 else release
 
 
 def _url(ledger: str | os.PathLike[str] | None) -> str:

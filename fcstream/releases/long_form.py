@@ -44,7 +44,7 @@ def long_form(releases: Iterable[Release]) -> Iterator[LongRow]:
     """Yield the rows of some releases; a refusal has one row, without name and value."""
     for release in releases:
         stream = release.stream if release.key is None else release.stream.removesuffix(f"/{release.key}")
-        answer = getattr(release, "name", None) or release.kind
+        answer = release.name or release.kind
         about = (release.window_open_ms, stream, release.key, answer, release.kind)
         for name, value, sigma in named_numbers(release):
             yield LongRow(*about, name, value, sigma, release.status)

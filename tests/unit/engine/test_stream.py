@@ -74,12 +74,12 @@ def rows_of(frame):
                       frame.column(name).to_pylist() for name in COLUMNS), strict=True))  # fmt: skip
 
 
-def file_run(tmp_path, columns, **sections):
+def file_run(tmp_path, columns, answers=None, **sections):
     """What the job of a file releases, as the lines of its sink."""
     names = list(columns)
     text = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True))
     (tmp_path / "in.jsonl").write_text(text)
-    config = Config.from_mapping(sample(**sections))
+    config = Config.from_mapping(sample(**sections) | ({} if answers is None else {"release": answers}))
     source = open_source(f"jsonl:{tmp_path / 'in.jsonl'}", config.job.schema)
     sink = open_sink(f"jsonl:{tmp_path / 'out.jsonl'}")
     run(open_engine(config, noise=Noise(SeededEntropy(1)), on_rejection=len), source, sink)
@@ -171,6 +171,25 @@ def test_every_kind_is_what_the_file_says(name):
 def test_a_list_of_one_answer_is_that_answer():
     count = Count(rho=0.5)
     assert typed(release=[count]).config == typed(release=count).config
+
+
+def test_several_answers_have_names_of_their_own(tmp_path):
+    count, mean = Count(name="number", rho=0.5), Mean(name="middle", radius=3.0, rho=1.0, delta=1e-9, size_hint=300)
+    answers = [
+        {"kind": "count", "name": "number", "rho": 0.5},
+        {"name": "middle", "radius": 3.0, "rho": 1.0, "delta": 1e-9, "size_hint": 300},
+    ]
+    lines = file_run(tmp_path, records(), answers)
+    stream = typed(release=[count, mean], ledger=tmp_path / "ledger.db")
+    found = stream.run(polars.DataFrame(records()))
+    assert [release.to_bytes() for release in stream.releases] == lines
+    assert found["answer"].to_list() == [*["number", "middle", "middle"] * 5, "number", "middle"]
+    assert found["name"].to_list() == [*["count", "a", "b"] * 5, "count", None]
+    again = typed(release=(count, mean), ledger=tmp_path / "ledger.db", noise=Noise(SeededEntropy(2)))
+    assert again.run(polars.DataFrame(records())).equals(found)
+    assert again.releases == stream.releases
+    with pytest.raises(ConfigError, match=r"^release\[middle\]\.radius: is required"):
+        typed(release=[count, Mean(name="middle", rho=1.0, delta=1e-9, size_hint=300)])
 
 
 WRONG = {
