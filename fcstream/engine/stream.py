@@ -72,7 +72,8 @@ class Stream:
         that nothing is kept: the budget then begins anew with every `Stream`, which the log warns of, so that is for
         experiments with data that nobody must protect.
     noise : Noise, optional
-        Exact noise from the operating system by default.
+        Exact noise from the operating system by default. A seeded one is for tests; only `releases` then say that they
+        are not ``private``.
     on_rejection : callable, optional
         See `Engine`.
 
@@ -207,7 +208,8 @@ class Stream:
             window's opening, in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which number it is),
             ``value``, ``sigma`` and ``status``. A refused window has one row with the status ``refused`` and without a
             value. A window that an earlier run has released has the release of that run, unchanged: nothing is
-            charged or drawn a second time.
+            charged or drawn a second time. (In a ledger of another package such windows are not found again, so they
+            have no rows.)
 
         Raises
         ------

@@ -237,6 +237,13 @@ def test_a_second_run_returns_what_the_first_has_released(tmp_path, caplog):
         typed(ledger=path, release=Count(rho=1.0)).run(other)
 
 
+def test_a_ledger_on_a_server_is_read_again_key_by_key(postgres):
+    sections = {"ledger": postgres.url, "stream": Records(name="t", key="site", keys=["x", "y"])}
+    found = typed(**sections).run(polars.DataFrame(records()))
+    assert found["key"].unique(maintain_order=True).to_list() == ["x", "y"]
+    assert typed(**sections).run(polars.DataFrame(records(seed=5))).equals(found)
+
+
 def test_without_a_ledger_a_stream_spends_once_and_warns(caplog):
     stream = typed()
     (record,) = caplog.records
