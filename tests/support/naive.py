@@ -12,8 +12,13 @@ import mpmath
 
 def friend_counts(points, radius_squared: int) -> list[int]:
     """Exact integers, every pair of rows looked at."""
+    return counts_by_radius(points, [radius_squared])[0]
+
+
+def counts_by_radius(points, radii_squared) -> list[list[int]]:
     rows = [[int(x) for x in row] for row in points]
-    return [sum(sum((x - y) ** 2 for x, y in zip(p, q, strict=True)) <= radius_squared for q in rows) for p in rows]
+    squares = [[sum((x - y) ** 2 for x, y in zip(p, q, strict=True)) for q in rows] for p in rows]
+    return [[sum(square <= radius_squared for square in row) for row in squares] for radius_squared in radii_squared]
 
 
 def radius_squared(radius: str, step: str) -> int:
@@ -226,10 +231,6 @@ def sampled_scores(points, radius_squared: int, used) -> list[int]:
     n = len(rows)
     friend = [[sum((x - y) ** 2 for x, y in zip(p, q, strict=True)) <= radius_squared for q in rows] for p in rows]
     return [1 + sum((1 if friend[i][j] else -1) for j in range(n) if j != i and used[i][j]) for i in range(n)]
-
-
-def counts_by_radius(points, radii_squared) -> list[list[int]]:
-    return [friend_counts(points, radius_squared) for radius_squared in radii_squared]
 
 
 def bins(values, inner, named) -> list[int]:
