@@ -27,6 +27,7 @@ from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..formats.payloads import decoder_for
 from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
 from ..ledgers.base import Terms
+from ..ledgers.groups import check_group, sum_of
 from ..ledgers.history import duration
 from ..ledgers.rollback_guard import RollbackGuard
 from ..ledgers.terms_check import check_terms, folded_name
@@ -264,7 +265,8 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
         if names is None:
             return
         known = {}
-        for name in sorted(name for name in names if folded_name(name) == folded_name(job.terms.stream)):
+        is_all = job.terms.group is not None
+        for name in sorted(name for name in names if is_all or folded_name(name) == folded_name(job.terms.stream)):
             with closing(open_reader(url, name)) as reader:
                 if not reader.is_retired:
                     known[name] = reader.terms, Report.of(reader)
@@ -272,8 +274,9 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
 
 
 def _parts(job: Job) -> list[Terms]:
-    """List the streams of all keys."""
-    return [job.part(key).terms for key in job.keys] or [job.terms]
+    """List the streams of all keys, after the one that holds users' filters for all of them."""
+    own = [job.terms] if job.keys_chosen is not None or not job.keys else []
+    return own + [job.part(key).terms for key in job.keys]
 
 
 def _streams(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]], location: str) -> None:
@@ -282,19 +285,38 @@ def _streams(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report
     for terms, _ in known.values():
         if folded_name(terms.stream) == folded_name(job.terms.stream):
             check_terms(location, terms, parts[0])
+        elif job.terms.group is not None and terms.group is not None:
+            check_group(location, terms, job.terms)
     for wanted in parts:
         if wanted.stream not in known:
             checkup.ok("ledger", f"stream {wanted.stream!r} will be added by the first run")
             continue
         _, report = known[wanted.stream]
         each = Checkup(checkup.need_ms)
-        _budget(each, report, job)
+        if job.keys_chosen is None or wanted.stream == job.terms.stream:
+            _budget(each, report, job)
+        _waiting(each, report)
         if len(parts) > _MANY_KEYS and all(finding.level == "ok" for finding in each.findings):
             fine += 1
         else:
             checkup.findings += each.findings
     if fine:
         checkup.ok("budget", f"{fine} of {len(parts)} keys have room for {_FEW_WINDOWS} windows and more")
+    _group(checkup, job, known)
+
+
+def _group(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]]) -> None:
+    """Check whether the streams of the group have left room for a window."""
+    group, capacity = job.terms.group, job.terms.capacity
+    members = [report for terms, report in known.values() if terms.group == group]
+    if group is None or not members:
+        return
+    spent = sum_of(report.unit.spent for report in members)
+    text = f"group {group!r}: its {many(len(members), 'stream')} spent {spent} of {capacity} together"
+    if (spent + job.window_loss).fits(capacity):
+        checkup.ok("budget", text)
+    else:
+        checkup.warn("budget", f"{text}: no room for another window", "start a new group, or lower `release.rho`")
 
 
 def _ledger_file(checkup: Checkup, path: str) -> bool:
@@ -397,6 +419,10 @@ def _budget(checkup: Checkup, report: Report, job: Job) -> None:
             checkup.warn("budget", text, "plan a new stream, longer windows, or less rho for each")
         else:
             checkup.ok("budget", text)
+
+
+def _waiting(checkup: Checkup, report: Report) -> None:
+    """Tell of releases that no sink has acknowledged."""
     waiting = report.windows["sealed"]
     if waiting:
         text = f"{many(waiting, 'release')} {were(waiting)} sealed and not acknowledged"

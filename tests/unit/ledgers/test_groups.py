@@ -21,6 +21,7 @@ from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK, Request, SealedReleas
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.retired_streams import retire
 from fcstream.planning.plan import plan
+from fcstream.service.doctor import examine
 from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
@@ -149,6 +150,42 @@ def test_a_window_that_was_charged_before_a_crash_is_granted_once_more(url):
     assert ask(b, 1, PrivacyLoss(200), (), ["ann", "bob"])[0] == {"bob"}
     for ledger in (a, b):
         ledger.close()
+
+
+def test_without_one_user_everybody_else_takes_part_as_before(tmp_path):
+    """What the proof rests on: who is left out, in whatever stream of the group, follows from one's own charges."""
+
+    def admitted(left_out, path):
+        rng = np.random.default_rng(8)
+        ledgers, found = [open_ledger(f"sqlite:{path}", terms(name)) for name in "abc"], []
+        for index in range(40):
+            ledger, loss = ledgers[int(rng.integers(3))], PrivacyLoss(int(rng.integers(1, 300)))
+            who = [name for name in NAMES if rng.random() < 0.4]
+            took, result = ask(ledger, index, loss, (), [name for name in who if name != left_out])
+            ledger.seal([SealedRelease(window(index), b"{}", PrivacyLoss(int(rng.integers(loss.rho_nano))))])
+            found.append((took - {NAMES[0]}, result.spent, USER_BLOCK in ledger.charged_blocks(window(index))))
+        for ledger in ledgers:
+            ledger.close()
+        return found
+
+    whole = admitted(None, tmp_path / "a.db")
+    assert whole == admitted(NAMES[0], tmp_path / "b.db")
+    assert {is_public for *_, is_public in whole} == {True, False}
+
+
+def test_a_call_whose_answer_was_lost_is_known_again(postgres):
+    """The connection is lost while the charge commits, so the call is made once more: one charge, one draw."""
+    ledger = postgres.open(terms("a"))
+    keys = np.array(sorted(user_key(ledger.salt, name) for name in NAMES), "S16")
+    request, token = Request(window(0), PrivacyLoss(400), (), keys), ledger._token()
+    for _ in range(2):
+        (result,) = ledger._change(lambda db: ledger._charge_in_group(db, [request], token))
+        assert result.admitted.all()
+        assert not result.charge.is_redraw
+        assert result.spent == ledger.spent(USER_BLOCK) == PrivacyLoss(400)
+    assert [row.kind for row in ledger.rows()] == ["charge"]
+    ledger.verify()
+    ledger.close()
 
 
 def test_what_a_retired_stream_has_spent_still_counts(url):
@@ -289,6 +326,21 @@ def test_engines_of_a_group_spend_one_budget(url, caplog):
     found = json.loads(CliRunner().invoke(main, ["budget", "show", url, "--stream", "b", "--json"]).stdout)
     assert found["together"]["guarantee"]["rho"] == 0.06
     assert CliRunner().invoke(main, ["budget", "verify", url]).exit_code == 0
+
+
+def test_the_doctor_tells_what_a_group_has_left_and_whose_caps_differ(url):
+    ledger = {"ledger": {"url": url}, "source": {"url": "jsonl:-"}, "sink": {"url": "jsonl:-"}}
+
+    def found(level, **sections):
+        each = examine(lambda: job("b", **ledger, **sections))
+        return [f"{one.what}; {one.remedy}" for one in each if one.level == level]
+
+    run(job("a", ledger={"url": url}, budget={"rho": 0.07}))
+    assert any("group 'fleet': its 1 stream spent (rho=0.06" in text for text in found("ok", budget={"rho": 0.07}))
+    assert any("streams of a group share filters" in text for text in found("problem", budget={"rho": 0.08}))
+    run(job("b", ledger={"url": url}, budget={"rho": 0.07}), ["bob"])
+    told = found("warning", budget={"rho": 0.07})
+    assert any("group 'fleet': its 2 streams spent (rho=0.07, delta=0) of (rho=0.07" in text for text in told)
 
 
 def test_all_keys_of_a_group_share_one_filter(url):
