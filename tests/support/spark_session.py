@@ -56,7 +56,9 @@ def session():
 def config_of(**sections):
     release = sections.pop("release", {})
     mapping = sample(**sections)
-    if "kind" in release:
+    if isinstance(release, list):
+        mapping["release"] = release
+    elif "kind" in release:
         mapping["release"] = {name: value for name, value in release.items() if value is not None}
     else:
         mapping["release"] = {k: v for k, v in {**mapping["release"], **release}.items() if v is not None}

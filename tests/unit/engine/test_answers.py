@@ -236,6 +236,20 @@ def test_a_window_that_was_drawn_and_not_sealed_draws_all_answers_once_more(tmp_
             assert releases[0].spent["rho"] == config_loss(config)
 
 
+def test_a_second_draw_gives_nothing_back(tmp_path, monkeypatch):
+    """Which stages the lost draw had started is not known."""
+    core = {"name": "m", "kind": "mean", "radius": 20.0, "rho": 3.0, "delta": 1e-7, "size_hint": 500}
+    config = configuration(core, {"name": "n", **COUNT}, ledger={"url": f"sqlite:{tmp_path / 'l.db'}"})
+    with monkeypatch.context() as broken:
+        broken.setattr(SQLiteLedger, "seal", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+        with pytest.raises(OSError, match="gone"):
+            run(config, [], np.zeros((0, 3)))
+    engine = Engine(config)
+    releases = engine.close()
+    assert {(r.reason, r.rho, r.spent["rho"]) for r in releases} == {("too_few", 3.0, 103.0), (None, 100.0, 103.0)}
+    assert engine.spent.rho == 103.0
+
+
 def config_loss(config):
     return Config.from_mapping(config).job.answers.loss.rho
 
