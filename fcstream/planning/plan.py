@@ -310,7 +310,7 @@ def _in_proportion(config: Config, job: Job, rho: float) -> str:
     """Return what a budget must become with a larger rho of a release, so that it lasts for as many windows."""
     if job.terms.unit == "event":
         return "with it"
-    lasting = lasting_windows(job.answers.loss, job.terms.capacity)
+    lasting = lasting_windows(job.window_loss, job.terms.capacity)
     return f"to {config.budget.rho * rho / config.releases[0].rho:g}, to last for {many(lasting, 'window')} as now"
 
 

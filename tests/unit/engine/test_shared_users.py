@@ -122,6 +122,22 @@ def test_no_user_pays_more_than_the_cap_whatever_keys_they_are_under(url):
     assert {r.participation for r in found if r.window_open_ms < 30_000} == {"full"}
 
 
+def test_several_answers_are_about_the_same_chosen_users(url):
+    stream = {"key": "site", "keys": KEYS, "unit": "user", "user": "who", "key_budgets": "shared", "keys_per_user": 1}
+    mapping = sample(stream=stream, budget={"rho": 10_000.0}, ledger={"url": url})
+    count = {name: value for name, value in COUNT.items() if value is not None}
+    mapping["release"] = [{"name": "one", **count}, {"name": "two", **count}]
+    data = records(windows=1)
+    found = answers(KeyedEngine(Config.from_mapping(mapping), noise=Noise(SeededEntropy(0))), data)
+    first = {(r.key, r.name): r.count for r in found if r.window_open_ms == 0}
+    assert len(first) == 6
+    assert all(abs(first[key, "one"] - first[key, "two"]) <= 1 for key in KEYS)
+    assert abs(sum(first[key, "one"] for key in KEYS) - len(set(data[2]))) <= 3
+    reader = open_reader(url, "t")
+    assert reader.spent(USER_BLOCK).rho == 6 * 1000.0
+    reader.close()
+
+
 def test_windows_that_overlap_choose_for_each_window(url):
     config = shared(url, 1, window={"slide": "5s"})
     found = answers(KeyedEngine(config), (np.full(3, 6000), KEYS, ["ann"] * 3))

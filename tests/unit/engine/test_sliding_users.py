@@ -101,3 +101,26 @@ def test_kinds_that_hold_records_read_one_point_of_each_user(kind):
     sliding, alone = answered(5, "5s"), answered(5, "10s")
     assert sliding.status == alone.status == "released"
     assert sliding.to_bytes() == alone.to_bytes()
+
+
+def test_several_answers_of_windows_that_overlap_count_each_user_once_in_each():
+    """Of each answer's own rows: users of another answer's rows are not there, and all pay for both."""
+    answers = [{"name": "all", **COUNT}, {"name": "cold", **COUNT, "where": {"a": {"max": 20.0}}}]
+    mapping = sample(stream=USERS, window={"length": "10s", "slide": "4s"}, budget={"rho": 1e6})
+    engine = Engine(mapping | {"release": [clean(each) for each in answers]}, noise=Noise(SeededEntropy(2)))
+    rng = np.random.default_rng(6)
+    times, names, values = rng.integers(0, 60_000, 400), rng.integers(0, 90, 400), rows(400)
+    engine.push(times, values, ids=[f"u{k}" for k in names])
+    schedule = engine.job.schedule
+    found = {(r.name, r.window_open_ms): r for r in engine.close()}
+    assert len(found) == 2 * schedule.count
+    for index in range(schedule.count):
+        opens = schedule.window(index).open_ms
+        here = [i for i in range(400) if index in naive.windows_of(times[i], 0, 10_000, 4000, schedule.count)]
+        for name, those in (("all", here), ("cold", [i for i in here if values[i, 0] <= 20.0])):
+            assert abs(found[name, opens].count - len({names[i] for i in those})) <= 1
+    assert engine._ledger.spent(USER_BLOCK).rho == 1000.0 * schedule.count
+
+
+def clean(section):
+    return {name: value for name, value in section.items() if value is not None}
