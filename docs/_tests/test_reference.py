@@ -268,7 +268,7 @@ def test_parts_of_a_release_of_every_kind(name, reference):
 
 def test_reasons_of_refusals(reference):
     words = reference("reasons")["of-windows"]
-    made = constants(r'Outcome\(\s*"([a-z_]+)"', least=4) | constants(r'"(no_[a-z]+)"', "releases", least=3)
+    made = constants(r'(?:Outcome|refusal)\(\s*"([a-z_]+)"', least=4) | constants(r'"(no_[a-z]+)"', "releases", least=3)
     assert not lacking(made, words)
 
 

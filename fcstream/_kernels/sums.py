@@ -3,6 +3,8 @@
 Coordinates are integers below 2**40 in size, so sums over one tile of 32 lanes are exact in float64 in any order, which
 is why reassociation is allowed. Sums of tiles are added in int64; callers add up no more of them than
 `totals.rows_within` allows.
+
+`mix_rows` adds up rows of plain integers.
 """
 
 from __future__ import annotations
@@ -240,3 +242,13 @@ def counts_within(by_radius, index, lanes, out):
         for r in range(index + 1):
             total += by_radius[t, r, j]
         out[i] += total
+
+
+@kernel
+def mix_rows(factors, rows, out):
+    """Add factors[u] * rows[u] for all u to out (d,) int64. factors (n,) int64; rows (n, d) int32 or int64."""
+    for u in range(len(factors)):
+        factor = factors[u]
+        row = rows[u]
+        for k in range(len(out)):
+            out[k] += factor * np.int64(row[k])

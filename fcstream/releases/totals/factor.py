@@ -78,8 +78,8 @@ class Factor:
 
     @cached_property
     def mass(self) -> int:
-        """Sum of all coefficients."""
-        return int(self.coefficients.sum())
+        """An upper bound of what noise of 1 in all estimates adds up to where they are mixed again."""
+        return int(self.coefficients.sum()) * int(self.weights[-1])
 
     def variance(self, sensitivity_squared: int, rho_nano: int) -> Fraction:
         """Return the variance of every z, an integer, at which all y of an epoch together cost rho."""
@@ -107,6 +107,11 @@ class Factor:
             found = _convolve(found, residue, n)
         return found
 
+    @staticmethod
+    def noise_of(spread: NDArray[np.float64]) -> float:
+        """Return the deviation of what each z moves by so much, for z of deviation 1."""
+        return math.sqrt(float(np.square(spread).sum()))  # without the threads of a linear algebra library
+
     def spread_of_total(self, windows: int) -> NDArray[np.float64]:
         """Return by how much each z (n,) of the first n windows moves their total."""
         steps = 1.0 / (UNIT * self.weights[:windows])
@@ -118,17 +123,17 @@ class Factor:
 
     def noise_of_total(self, windows: int) -> float:
         """Return the deviation of the total of the first windows, for z of deviation 1."""
-        return float(np.linalg.norm(self.spread_of_total(windows)))
+        return self.noise_of(self.spread_of_total(windows))
 
     def noise_of_range(self, first: int, last: int) -> float:
         """Return the deviation of the sum of windows first + 1 to last, for z of deviation 1."""
         spread = self.spread_of_total(last)
         spread[:first] -= self.spread_of_total(first)
-        return float(np.linalg.norm(spread))
+        return self.noise_of(spread)
 
     def noise_of_window(self, windows: int) -> float:
         """Return the deviation of the last one of so many windows, for z of deviation 1."""
-        return float(np.linalg.norm(self._inverse[:windows])) / (UNIT * int(self.weights[windows - 1]))
+        return float(self._noise_of_windows[windows - 1])
 
     @cached_property
     def largest_noise_of_total(self) -> float:
@@ -139,14 +144,18 @@ class Factor:
     @cached_property
     def largest_noise_of_window(self) -> float:
         """The deviation of the worst single window, for z of deviation 1."""
-        lengths = np.sqrt(np.cumsum(self._inverse**2))
-        return float((lengths / (UNIT * self.weights)).max())
+        return float(self._noise_of_windows.max())
+
+    @cached_property
+    def _noise_of_windows(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.sqrt(np.cumsum(self._inverse**2)) / (UNIT * self.weights)
+        return found
 
     @cached_property
     def repeated(self) -> float:
         """How many times rho somebody with a record in every window of an epoch pays, where others pay T times rho."""
         moved = np.rint(_convolve(self.coefficients.astype(float), self.weights.astype(float), self.windows))
-        return float(moved @ moved) / self.energy
+        return float(np.square(moved).sum()) / self.energy
 
 
 def _convolve(a: NDArray[np.float64], b: NDArray[np.float64], size: int) -> NDArray[np.float64]:
@@ -158,5 +167,14 @@ def _convolve(a: NDArray[np.float64], b: NDArray[np.float64], size: int) -> NDAr
 
 @lru_cache(maxsize=8)
 def factor(windows: int, theta: Fraction) -> Factor:
-    """Return the factorization for an epoch; the same object each time."""
+    """Return the factorization for an epoch; the same object each time.
+
+    Privacy
+    -------
+    Public: a function of the configuration alone.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
+    """
     return Factor(windows, theta)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from .factor import UNIT, Factor
 
 _BLOCK = 4096  # windows whose noise lies in one array
-_EXACT = 2**53  # a float64 holds all integers up to it, so sums that stay below it are exact in any order
 
 
 class WindowState(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +69,14 @@ class Estimates:
         The sums since the epoch began, and those of the last window.
     total_noise, window_noise : float
         Deviation of each of them.
+
+    Privacy
+    -------
+    A function of the noisy numbers, so it costs nothing more than they do.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
     """
 
     total: list[Fraction]
@@ -103,7 +111,7 @@ class EpochMemory:
 
     Complexity
     ----------
-    O(n d) for the window after n others, and 8 n d bytes.
+    O(n d) for the window after n others, and 4 n d bytes.
 
     Source
     ------
@@ -116,7 +124,9 @@ class EpochMemory:
         self.opens: list[int] = []
         self._totals = [0] * size
         self._noise = [0] * size  # of the totals
-        self._blocks: list[NDArray[np.float64]] = []  # noise of the windows' estimates, times their weights
+        self._blocks: list[
+            NDArray[Any]
+        ] = []  # noise of the windows' estimates: int32, or int64 where that is too small
         self._largest = 0
         self._spread = np.zeros(0)
 
@@ -167,7 +177,7 @@ class EpochMemory:
         estimates = Estimates(
             [Fraction(total * one + before + here, one) for total, before, here in sums],
             [Fraction(x * one + here, one) for x, here in zip(numbers, noise.tolist(), strict=True)],
-            self._deviation * float(np.linalg.norm(spread)),
+            self._deviation * self._factor.noise_of(spread),
             self._deviation * self._factor.noise_of_window(len(self) + 1),
         )
         return estimates, msgspec.msgpack.encode(WindowState.of(totals, noise))
@@ -180,24 +190,26 @@ class EpochMemory:
     def _add(self, open_ms: int, state: WindowState) -> None:
         noise, place = state.drawn(), len(self) % _BLOCK
         if place == 0:
-            self._blocks.append(np.empty((min(_BLOCK, self._factor.windows - len(self)), len(noise))))
-        self._blocks[-1][place] = weighted = noise * int(self._factor.weights[len(self)])
-        self._largest = max(self._largest, int(np.abs(weighted).max(initial=0)))
+            self._blocks.append(np.empty((min(_BLOCK, self._factor.windows - len(self)), len(noise)), np.int32))
+        self._largest = max(self._largest, int(np.abs(noise).max(initial=0)))
+        if self._largest >= 2**31 and self._blocks[-1].dtype == np.int32:
+            self._blocks[-1] = self._blocks[-1].astype(np.int64)
+        self._blocks[-1][place] = noise
         self._noise = [a + b for a, b in zip(self._noise, noise.tolist(), strict=True)]
         self._totals = list(map(int, state.totals))
         self.opens.append(open_ms)
 
     def _past(self) -> NDArray[np.int64]:
         """Return sum over u of c[n - u] w[u] noise[u] (d,), exactly."""
+        from ..._kernels.sums import mix_rows
+
         n, found = len(self), np.zeros(len(self._totals), np.int64)
-        mixed = self._factor.coefficients[n:0:-1]
-        is_exact = self._largest * self._factor.mass < _EXACT
+        factors = self._factor.coefficients[n:0:-1] * self._factor.weights[:n]
+        if self._largest * self._factor.mass >= 2**63:  # hundreds of deviations out: such noise never comes
+            raise ArithmeticError("the noise of an epoch does not fit 64 bits")
         for first, block in zip(range(0, n, _BLOCK), self._blocks, strict=True):
-            part = mixed[first : first + _BLOCK]
-            if is_exact:
-                found += (part.astype(np.float64) @ block[: len(part)]).astype(np.int64)
-            else:  # noise far out in its tail: int64 has room for any that can be drawn
-                found += part @ block[: len(part)].astype(np.int64)
+            part = factors[first : first + _BLOCK]
+            mix_rows(part, block[: len(part)], found)
         return found
 
     def _next_spread(self) -> NDArray[np.float64]:

@@ -16,6 +16,14 @@ class RangeTotal(NamedTuple):
     Attributes
     ----------
     value, sigma : list of float
+
+    Privacy
+    -------
+    A function of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
     """
 
     value: list[float]

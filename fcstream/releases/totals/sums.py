@@ -21,7 +21,16 @@ from ..statistics.sum import LARGEST_VARIANCE, NoisySum, WindowSums
 
 
 class Sums(Protocol):
-    """What is added up, as a vector of integers for each window. Public, immutable and hashable."""
+    """What is added up, as a vector of integers for each window. Public, immutable and hashable.
+
+    Privacy
+    -------
+    One record moves the integers of its window by a vector whose squared length is at most `sensitivity_squared`.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
+    """
 
     @property
     def inner(self) -> Mechanism:
@@ -44,7 +53,16 @@ class Sums(Protocol):
 
 @dataclass(frozen=True)
 class Counts:
-    """The number of records."""
+    """The number of records.
+
+    Privacy
+    -------
+    One record moves the integers of its window by 1 in one place.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
+    """
 
     inner: NoisyCount
     size: int = 1
@@ -59,7 +77,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class BinSums:
-    """The number of records in each bin of a histogram."""
+    """The number of records in each bin of a histogram.
+
+    Privacy
+    -------
+    One record moves the integers of its window by 1 in one place.
+
+    Source
+    ------
+    Specification 5.13; proof 6.5.
+    """
 
     inner: Histogram
     sensitivity_squared: int = 1

@@ -22,7 +22,7 @@ from .memory import EpochMemory
 from .sums import BinSums, Counts, FeatureSums, Sums
 
 MAX_CELLS = 2**28
-"""Largest number of windows of an epoch times numbers of a window: 2 GiB of memory."""
+"""Largest number of windows of an epoch times numbers of a window: 1 GiB of memory."""
 _MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
