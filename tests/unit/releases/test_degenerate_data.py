@@ -52,7 +52,7 @@ def test_degenerate_data(name, data):
         assert found.value is found.sigma is None
         assert not gives_back or paid.rho < 0.9 * most.rho
     if len(DATA[data]) < 2:
-        counted = name in ("count", "sum", "histogram", "marginals")
+        counted = name in ("count", "sum", "total", "histogram", "marginals")
         assert (found.reason is None) == counted
     if name in ("count", "histogram"):
         assert abs(found.count - len(DATA[data])) < 10
