@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..accounting.losses import PrivacyLoss
 from ..config import Job
 from ..ledgers import ChargeResult, Ledger, Request, SealedRelease, Terms, WindowKey
-from ..ledgers.base import grant
 from ..stream.key_choice import choose_keys
 
 
@@ -29,8 +28,6 @@ class KeyedPart(Protocol):
     @property
     def next_index(self) -> int:
         """Index of the first window without a release."""
-
-    def has_sealed(self, open_ms: int) -> bool: ...
 
     def users(self, index: int) -> NDArray[np.bytes_]:
         """Return the keys of the users of a window that has no release yet, ascending."""
@@ -60,7 +57,8 @@ class UserAccount:
     A user counts under at most `stream.keys_per_user` keys of a window, those whose keyed hash of (user, window, key)
     is least among the keys of that user's own records; so the choice is a function of these records alone. Every user
     with a record in the window is charged the cost of that many releases before any key is drawn, or counts under no
-    key. Nothing rests on a promise.
+    key. Nothing rests on a promise. The process that was granted that charge makes the only choice and the only draws:
+    a second grant, after a crash or to another process, is answered `interrupted`.
 
     Source
     ------
@@ -103,9 +101,8 @@ class UserAccount:
             return
         rho = min(loss.rho_nano for loss in decision.unused.values())
         delta = min(loss.delta_femto for loss in decision.unused.values())
-        if not decision.answer.charge.is_redraw:
-            self.ledger.seal([SealedRelease(window, b"", PrivacyLoss(rho, delta) * self._most)])
-            self.ledger.acknowledge([window])
+        self.ledger.seal([SealedRelease(window, b"", PrivacyLoss(rho, delta) * self._most)])
+        self.ledger.acknowledge([window])
 
     def leave(self) -> None:
         """Close the account with the last of its parts."""
@@ -120,11 +117,10 @@ class UserAccount:
         everybody = np.unique(np.concatenate(users))
         loss = request.loss * self._most
         answer = self.ledger.charge([Request(request.window, loss, request.blocks, everybody)])[0]
-        is_late = any(part.next_index > index and part.has_sealed(request.window.open_ms) for part in self._parts)
         if answer.charge is None and answer.refusal is None and answer.interrupted is None:
             answer = replace(answer, interrupted=PrivacyLoss())  # all keys that there were then have their release
-        elif answer.charge is not None and answer.charge.is_redraw and is_late:
-            # Which keys were chosen for whom is not known any more: records of a key that is sealed are not kept.
+        elif answer.charge is not None and answer.charge.is_redraw:
+            # Another process, which may have died, chose keys for everybody; a second choice could be another one.
             answer = replace(answer, charge=None, interrupted=loss)
         if answer.admitted is None or answer.charge is None:
             return _Decision(answer, {})
@@ -159,11 +155,12 @@ class PartLedger:
     def _charge(self, request: Request) -> ChargeResult:
         answer, counted = self._account.answer(request, self._key)
         if answer.charge is None:
+            sealed = self._own.last_sealed()
+            if sealed is not None and sealed[0] >= request.window:  # by another process
+                return ChargeResult(request.window, answer.spent)
             interrupted = None if answer.interrupted is None else min(answer.interrupted, request.loss, key=_rho)
             return replace(answer, interrupted=interrupted, admitted=None, is_joint=True)
         found = self._own.charge([Request(request.window, request.loss, ())])[0]
-        if found.charge is not None and answer.charge.is_redraw:
-            found = grant(request.window, found.charge.loss, answer.spent, is_redraw=True)
         return replace(found, spent=answer.spent, admitted=counted, is_joint=True)
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:

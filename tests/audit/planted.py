@@ -576,8 +576,8 @@ FAULTS = [
     Fault(
         "another choice of keys after a crash in mid-window",
         "engine/shared_users.py",
-        "answer.charge.is_redraw and is_late:\n",
-        "answer.charge.is_redraw and not here:\n",
+        "answer.charge is not None and answer.charge.is_redraw:\n",
+        "answer.charge is not None and not here:\n",
         ("unit/engine/test_shared_users.py::test_after_a_crash_between_two_keys_the_others_are_interrupted",),
     ),
     # -- streams -------------------------------------------------------------------------------------------------------

@@ -145,7 +145,8 @@ def test_windows_that_overlap_choose_for_each_window(url):
     assert {w: sorted(each) for w, each in counts.items()} == {0: [0, 0, 1], 5000: [0, 0, 1], 10_000: [0, 0, 0]}
 
 
-def test_a_crash_before_any_key_is_sealed_is_drawn_once_more(url):
+def test_after_a_crash_before_any_key_is_sealed_all_are_interrupted(url):
+    """The dead process may have chosen other keys for somebody, and is not certain to be dead."""
     config, data = shared(url, 2), records(windows=1)
     engine = KeyedEngine(config)
     for part in engine.parts:
@@ -154,11 +155,40 @@ def test_a_crash_before_any_key_is_sealed_is_drawn_once_more(url):
         answers(engine, data)
     engine.abort()
     found = answers(KeyedEngine(config), data)
-    assert {r.reason for r in found} == {None}
+    assert {r.reason for r in found if r.window_open_ms == 0} == {"interrupted"}
+    assert {r.reason for r in found if r.window_open_ms > 0} == {None}
     assert {r.spent["rho"] for r in found if r.window_open_ms == 0} == {1000.0}
     reader = open_reader(url, "t")
     assert reader.spent(USER_BLOCK).rho == 6000.0
     reader.close()
+
+
+def test_two_processes_never_choose_keys_for_one_window_twice(postgres):
+    """They hold different records of a user, who counts under the keys that one of them chose, or under none."""
+    config = shared(postgres.url, 1)
+    one, two = (KeyedEngine(config, noise=Noise(SeededEntropy(k))) for k in range(2))
+    one.push([5], rows(1), ["paris"], ids=["ann"], positions=[0])
+    two.push([6], rows(1), ["rome"], ids=["ann"], positions=[1])
+    assert one._close_window(None)
+    assert two._close_window(None)  # all of its keys are sealed by the other one
+    found = [r for engine in (one, two) for part in engine.parts for r in part.collect() if r.window_open_ms == 0]
+    assert {(r.key, r.count) for r in found} == {("paris", 1), ("rome", 0), ("oslo", 0)}
+    for engine in (one, two):
+        engine.abort()
+    late, early = (KeyedEngine(config, noise=Noise(SeededEntropy(k))) for k in range(2))
+    late.push([10_005], rows(1), ["paris"], ids=["ann"], positions=[0])
+    early.push([10_006], rows(1), ["rome"], ids=["ann"], positions=[1])
+    assert late.parts[0].close_next(None)  # Paris of the next window, and then it hangs
+    assert early._close_window(None)
+    assert late._close_window(None)  # finds the others sealed
+    found = [r for engine in (late, early) for part in engine.parts for r in part.collect()]
+    assert {(r.key, r.count, r.reason) for r in found if r.window_open_ms == 10_000} == {
+        ("paris", 1, None),
+        ("rome", None, "interrupted"),
+        ("oslo", None, "interrupted"),
+    }
+    for engine in (late, early):
+        engine.abort()
 
 
 def test_after_a_crash_between_two_keys_the_others_are_interrupted(url):
