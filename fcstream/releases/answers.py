@@ -301,8 +301,9 @@ class _Started:
     """Pays on one charge for what all answers have started, as far as it adds up for one unit."""
 
     def __init__(self, answers: Answers, charge: Charge) -> None:
-        self._answers, self._charge = answers, charge
+        self._together, self._charge = answers.together, charge
         self.losses = [_NOTHING] * len(answers)
+        self._sums = [[0, 0] for _ in self._together]
         self._paid = _NOTHING
 
     def of(self, place: int) -> _StartedAnswer:
@@ -311,7 +312,11 @@ class _Started:
 
     def start(self, place: int, stage: PrivacyLoss) -> None:
         self.losses[place] += stage
-        due = self._answers.joint(self.losses)
+        for some, total in zip(self._together, self._sums, strict=True):
+            if place in some:
+                total[0] += stage.rho_nano
+                total[1] += stage.delta_femto
+        due = PrivacyLoss(max(rho for rho, _ in self._sums), max(delta for _, delta in self._sums))
         self._charge.start(due - self._paid)
         self._paid = due
 

@@ -409,8 +409,8 @@ FAULTS = [
     Fault(
         "answers whose stages come back though others have started theirs",
         "releases/answers.py",
-        "        self.losses[place] += stage\n",
-        "        self.losses[place] = stage\n",
+        "                total[0] += stage.rho_nano\n",
+        "                total[0] = stage.rho_nano\n",
         ("unit/engine/test_answers.py::test_what_an_answer_does_not_start_comes_back_for_the_whole_window",),
     ),
     Fault(
