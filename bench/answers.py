@@ -78,9 +78,8 @@ def main(records=20_000, rounds=7):
         ratios.append(together[-1] / max(spent[-1] for spent in alone.values()))
     for name, spent in alone.items():
         print(f"{name:16} {1000 * statistics.median(spent):8.1f} ms")
-    print(
-        f"{'all ten':16} {1000 * statistics.median(together):8.1f} ms, {statistics.median(ratios):.2f} times the dearest"
-    )
+    ratio = statistics.median(ratios)
+    print(f"{'all ten':16} {1000 * statistics.median(together):8.1f} ms, {ratio:.2f} times the dearest")
 
 
 if __name__ == "__main__":
