@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,8 +22,8 @@ class WindowState(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes
     ----------
-    totals : list of str
-        Exact totals since the epoch began, this window included.
+    totals : str
+        Exact totals since the epoch began, this window included, with spaces between them.
     noise : bytes
         The noise of this window's estimates, in units of 2**-bits: little-endian integers of `width` bytes.
     width : int
@@ -38,7 +38,7 @@ class WindowState(msgspec.Struct, frozen=True, array_like=True):
     Specification 5.13; ours.
     """
 
-    totals: list[str]
+    totals: str
     noise: bytes
     width: int
 
@@ -46,7 +46,11 @@ class WindowState(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, totals: Iterable[int], noise: NDArray[np.int64]) -> WindowState:
         """Make the state of a window from exact totals and the noise of its estimates."""
         width = 4 if int(np.abs(noise).max(initial=0)) < 2**31 else 8
-        return cls(list(map(str, totals)), noise.astype(f"<i{width}").tobytes(), width)
+        return cls(" ".join(map(str, totals)), noise.astype(f"<i{width}").tobytes(), width)
+
+    def sums(self) -> list[int]:
+        """Return the exact totals (d,)."""
+        return list(map(int, self.totals.split()))
 
     def drawn(self) -> NDArray[np.int64]:
         """Return the noise (d,) of this window's estimates."""
@@ -149,8 +153,12 @@ class EpochMemory:
         try:
             if len(rows) > factor.windows:
                 raise ValueError("more windows than an epoch has")
-            for open_ms, body in rows:
-                memory._add(open_ms, _decoded(body, size))
+            states = [_decoded(body, size) for _, body in rows]
+            for (open_ms, _), state in zip(rows, states, strict=True):
+                memory._keep(open_ms, state.drawn())
+            if states:
+                memory._totals = states[-1].sums()
+                memory._noise = np.sum([block.sum(axis=0) for block in memory._used()], axis=0).tolist()
         except (ValueError, msgspec.MsgspecError):
             raise ValueError("these rows are no memory of an epoch of this kind") from None  # without their content
         memory._spread = factor.spread_of_total(len(rows)) if rows else memory._spread
@@ -185,19 +193,27 @@ class EpochMemory:
     def add(self, open_ms: int, body: bytes) -> None:
         """Take in a window whose state is stored."""
         self._spread = self._next_spread()
-        self._add(open_ms, _decoded(body, len(self._totals)))
+        state = _decoded(body, len(self._totals))
+        noise = state.drawn()
+        self._keep(open_ms, noise)
+        self._noise = [a + b for a, b in zip(self._noise, noise.tolist(), strict=True)]
+        self._totals = state.sums()
 
-    def _add(self, open_ms: int, state: WindowState) -> None:
-        noise, place = state.drawn(), len(self) % _BLOCK
+    def _keep(self, open_ms: int, noise: NDArray[np.int64]) -> None:
+        """Keep the noise of a window's estimates."""
+        place = len(self) % _BLOCK
         if place == 0:
             self._blocks.append(np.empty((min(_BLOCK, self._factor.windows - len(self)), len(noise)), np.int32))
         self._largest = max(self._largest, int(np.abs(noise).max(initial=0)))
         if self._largest >= 2**31 and self._blocks[-1].dtype == np.int32:
             self._blocks[-1] = self._blocks[-1].astype(np.int64)
         self._blocks[-1][place] = noise
-        self._noise = [a + b for a, b in zip(self._noise, noise.tolist(), strict=True)]
-        self._totals = list(map(int, state.totals))
         self.opens.append(open_ms)
+
+    def _used(self) -> Iterator[NDArray[Any]]:
+        """Yield the noise of the windows so far, an array of many after the other."""
+        for first, block in zip(range(0, len(self), _BLOCK), self._blocks, strict=True):
+            yield block[: len(self) - first]
 
     def _past(self) -> NDArray[np.int64]:
         """Return sum over u of c[n - u] w[u] noise[u] (d,), exactly."""
@@ -207,9 +223,8 @@ class EpochMemory:
         factors = self._factor.coefficients[n:0:-1] * self._factor.weights[:n]
         if self._largest * self._factor.mass >= 2**63:  # hundreds of deviations out: such noise never comes
             raise ArithmeticError("the noise of an epoch does not fit 64 bits")
-        for first, block in zip(range(0, n, _BLOCK), self._blocks, strict=True):
-            part = factors[first : first + _BLOCK]
-            mix_rows(part, block[: len(part)], found)
+        for part, block in enumerate(self._used()):
+            mix_rows(factors[part * _BLOCK :][: len(block)], block, found)
         return found
 
     def _next_spread(self) -> NDArray[np.float64]:
@@ -220,6 +235,6 @@ class EpochMemory:
 
 def _decoded(body: bytes, size: int) -> WindowState:
     state = _DECODER.decode(body)
-    if state.width not in (4, 8) or len(state.noise) != state.width * size or len(state.totals) != size:
+    if state.width not in (4, 8) or len(state.noise) != state.width * size or len(state.totals.split()) != size:
         raise ValueError("the state of a window of another kind")
     return state

@@ -127,7 +127,7 @@ def test_a_long_epoch_across_blocks_is_exact(largest):
     memory = EpochMemory(found, 2, found.variance(1, HALF))
     noise = [random.integers(-largest if t % 5000 == 4999 else -50, 50, 2) for t in range(8500)]
     for t, drawn in enumerate(noise):
-        memory._add(t, _state(drawn))
+        memory._keep(t, drawn)
     c, w = found.coefficients.tolist(), found.weights.tolist()
     past = [sum(c[8500 - u] * w[u] * int(noise[u][k]) for u in range(8500)) for k in range(2)]
     assert memory._past().tolist() == past

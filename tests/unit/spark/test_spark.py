@@ -35,6 +35,7 @@ KINDS = {
     "blocks": {"release": {"pairs": "blocks", "size_hint": 40_000}},
     "count": {"release": {"kind": "count", "rho": 0.5}},
     "histogram": {"release": {"kind": "histogram", "feature": "a", "edges": [19.0, 20.0, 21.0], "rho": 0.5}},
+    "total": {"release": {"kind": "total", "of": "histogram", "feature": "a", "edges": [20.0], "epoch": 2, "rho": 0.5}},
     "quantiles": {"release": {"kind": "quantiles", "feature": "a", "quantiles": [0.5], "rho": 0.5}},
     "variance": {"release": {"kind": "variance", "radius": 3.0, "rho": 1.0, "delta": 1e-9, "size_hint": 500}},
     "centers": {
