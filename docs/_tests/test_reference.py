@@ -38,7 +38,7 @@ PACKAGE = Path(fcstream.__file__).parent
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
 PUBLIC = ("fcstream", "fcstream.local", "fcstream.predicates", "fcstream.synthetic", "fcstream.testing")
 pytestmark = pytest.mark.timeout(1200)  # the first test may build the site
-EVERYWHERE = ("kind", "rho", "size_hint")  # keys of all kinds of releases
+EVERYWHERE = Options.__struct_fields__  # keys of all kinds of releases
 
 
 class Words(html.parser.HTMLParser):
