@@ -26,8 +26,8 @@ class Counters:
     records: int = 0
     seen: int = 0
     duplicates: int = 0
-    released: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    answers: dict[tuple[str | None, str | None], int] = field(default_factory=dict)
+    """Number of releases by the answer's name and the reason of a refusal; None for no name, and for a value."""
     restarts: int = 0
     last_close_ms: int | None = None
     due_ms: int | None = None
@@ -35,12 +35,24 @@ class Counters:
     late_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def released(self) -> int:
+        """Number of releases with a value."""
+        return sum(number for (_, reason), number in self.answers.items() if reason is None)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Number of refusals by reason."""
+        found: dict[str, int] = {}
+        for (_, reason), number in self.answers.items():
+            if reason is not None:
+                found[reason] = found.get(reason, 0) + number
+        return found
+
     def add(self, releases: list[Release]) -> None:
         for release in releases:
-            if release.reason is None:
-                self.released += 1
-            else:
-                self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
+            found = release.name, release.reason
+            self.answers[found] = self.answers.get(found, 0) + 1
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
 
     def update_from(self, engine: Engine | KeyedEngine) -> None:

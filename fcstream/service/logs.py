@@ -20,7 +20,7 @@ from ..errors import ConfigError, needs_package
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = "fcstream.windows"
 """Logger of what became of each window; it is logged in JSON only, because a terminal has its status line."""
-_EXTRAS = ("stream", "window", "status", "reason", "incomplete")
+_EXTRAS = ("stream", "window", "answer", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
 
 

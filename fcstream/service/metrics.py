@@ -59,7 +59,7 @@ class StreamStatus:
         It is called on the thread that steps the engines, because a ledger may be slow to respond.
         """
         counters = self.service.counters
-        state = (counters.released, sum(counters.refused.values()), *map(id, engines.values()))
+        state = (sum(counters.answers.values()), *map(id, engines.values()))
         if state != self._noted:
             with suppress(FcstreamError):  # the next charge raises it again
                 self.standings = {name: _standings(engine) for name, engine in engines.items()}
@@ -140,8 +140,8 @@ class _Streams:
         state = _gauge(core, "state", "1 for the state it is in", "state")
         errors = _counter(core, "errors", "Failed attempts to use an external system", "part")
         lag = _gauge(core, "lag_seconds", "For how long the next window has been due; 0 if it is not")
-        released = _counter(core, "windows_released", "Windows released with a value")
-        refused = _counter(core, "windows_refused", "Windows released as refused", "reason")
+        released = _counter(core, "windows_released", "Windows released with a value, each answer by itself", "answer")
+        refused = _counter(core, "windows_refused", "Windows released as refused, likewise", "reason", "answer")
         restarts = _counter(core, "restarts", "Times that a new session began after an error")
         late = _counter(core, "late_alarms", f"Times that about {USUAL} records had come too late; noisy")
         reloads = _counter(core, "reloads", "Times that the configuration was read again (SIGHUP)", "result")
@@ -157,8 +157,12 @@ class _Streams:
             _by_label(errors, stream, dict.fromkeys(_OUTSIDE, 0) | each.service.external_calls.errors)
             if counters.due_ms is not None:
                 lag.add_metric([stream], max(0.0, time.time() - counters.due_ms / 1000))
-            released.add_metric([stream], counters.released)
-            _by_label(refused, stream, counters.refused)
+            for name in sorted({name for name, _ in counters.answers}, key=str) or [None]:
+                named = [] if name is None else [name]
+                released.add_metric([stream, *named], counters.answers.get((name, None), 0))
+                for (other, reason), number in sorted(counters.answers.items(), key=str):
+                    if other == name and reason is not None:
+                        refused.add_metric([stream, reason, *named], number)
             restarts.add_metric([stream], counters.restarts)
             late.add_metric([stream], counters.late_alarms)
             _by_label(reloads, stream, each.reloads)

@@ -77,10 +77,11 @@ class Publisher:
             LOG.warning("windows are refused (%s): %s", reason, self._engine.job.answers.hint(reason))
         for release in releases:
             about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            about |= {} if release.name is None else {"answer": release.name}
             if self._context.gaps.includes(release.window_open_ms):
                 about["incomplete"] = True
             WINDOWS.info("window answered", extra=about)
-        self._context.gaps.forget_answered([release.window_open_ms for release in releases])
+        self._context.gaps.forget_answered(list(dict.fromkeys(release.window_open_ms for release in releases)))
 
     def _write(self, releases: list[Release]) -> None:
         """Write until the sink has the releases; nothing is read meanwhile, so memory stays bounded."""

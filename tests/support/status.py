@@ -16,9 +16,9 @@ LIVE = {"url": URL, "name": "n"}
 
 def watched(stream="s", **section):
     service = Supervisor(*[lambda: None] * 3, SessionContext(decoder=None, clock=lambda: 0))
-    service.counters.messages, service.counters.records, service.counters.released = 71717, 72727, 3
+    service.counters.messages, service.counters.records = 71717, 72727
     service.counters.rejected = {"late": 73737}
-    service.counters.refused = {"too_few": 2}
+    service.counters.answers = {(None, None): 3, (None, "too_few"): 2}
     return StreamStatus(stream, service, ServiceSection(**section))
 
 

@@ -66,6 +66,18 @@ def test_both_formats_tell_the_same():
     assert [name for name in found if name[0] == "fcstream_build_info"]
 
 
+def test_the_answers_of_windows_are_counted_each_by_itself():
+    from prometheus_client import parser
+
+    each, stream = watched(), ("stream", "s")
+    each.service.counters.answers = {("n", None): 4, ("m", None): 1, ("m", "too_few"): 3, ("w", "no_core"): 4}
+    found = values(exposition([each])[0], parser)
+    released = {dict(labels)["answer"]: n for (name, *labels), n in found.items() if "windows_released_total" in name}
+    assert released == {"n": 4, "m": 1, "w": 0}
+    assert found["fcstream_windows_refused_total", ("answer", "m"), ("reason", "too_few"), stream] == 3
+    assert found["fcstream_windows_refused_total", ("answer", "w"), ("reason", "no_core"), stream] == 4
+
+
 def test_exact_numbers_stay_hidden_unless_asked_for():
     """Of two streams in one process, each decides for itself; what the process uses follows the data too."""
     public, exact = watched("public"), watched("exact", counters=True)
@@ -94,7 +106,7 @@ def test_the_budget_is_looked_at_when_windows_were_answered():
     asked.clear()
     each.note({"s": engine})
     assert asked == []
-    each.service.counters.released += 1
+    each.service.counters.answers[None, None] += 1
     each.note({"s": engine})
     assert asked == [None]
     assert each.standings["s"] == (BudgetGauge("event", engine.guarantee, engine.spent),)
