@@ -164,7 +164,7 @@ class PrivateCenters(PrivateEstimator):
     ----------
     k, ball, rho, delta, size_hint, step, center, oracle, radius, radius_min, tuples, spread, method
         As in `private_centers`.
-    fallback, fallback_share, noise
+    fallback, fallback_share, variant, noise
         Likewise.
 
     Attributes
@@ -204,6 +204,7 @@ class PrivateCenters(PrivateEstimator):
     method: str = "auto"
     fallback: str | None = None
     fallback_share: float = 0.1
+    variant: str | None = None
     noise: Noise | None = None
 
 
