@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from support import REPOSITORY
 from support.helpers import sample
-from support.release_kinds import RELEASES
+from support.release_kinds import OF_TEXTS, RELEASES
 from support.status import watched
 
 import fcstream
@@ -257,8 +257,12 @@ def test_parts_of_a_release_of_every_kind(name, reference):
     middles = np.array([[0.0, 10.0], [20.0, 50.0], [35.0, 90.0]])
     which = random.integers(0, 3, 4000) if kind in ("centers", "mixtures") else np.ones(2000, int)
     schedule = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}}
-    engine = fcstream.Engine(sample(release=RELEASES[name][0], **schedule), noise=Noise(SeededEntropy(3)))
-    engine.push(np.full(len(which), 1000), middles[which] + random.normal(0, 0.3, (len(which), 2)))
+    config = sample(release=(OF_TEXTS.get(name) or RELEASES[name][0]), **schedule)
+    points = middles[which] + random.normal(0, 0.3, (len(which), 2))
+    if name in OF_TEXTS:
+        config["features"], points = [{"name": "app", "type": "text"}], which.astype(str)
+    engine = fcstream.Engine(config, noise=Noise(SeededEntropy(3)))
+    engine.push(np.full(len(which), 1000), points)
     (release,) = engine.close()
     assert release.status == "released" or kind == "covariance"  # which takes millions of records
     words = reference("kinds")[kind]

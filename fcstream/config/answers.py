@@ -72,17 +72,29 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
         own, bounds = _summed(options, own)
     _check_optional(config, options, own)
     max_records = config.window.max_records
-    if len(config.releases) > 1 and not options.holds_records:
+    if len(config.releases) > 1 and not options.needs_gate(config.stream.unit):
         max_records = None
     mechanism = build_gated(
-        options, BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms), max_records
+        options,
+        BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms, texts=texts_of(config)),
+        max_records,
     )
     chosen = None if columns == tuple(range(grid.dimension)) else columns
     return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))
 
 
+def texts_of(config: Sections) -> tuple[str, ...]:
+    """Return the names of the features that hold texts."""
+    return tuple(feature.name for feature in config.features if feature.is_text)
+
+
 def _columns(config: Sections, options: Options) -> tuple[int, ...]:
     """Return the indices of an answer's features: the named ones, or all that its kind can read."""
+    if options.reads_text:
+        for name in ("features", "where", "per_user", "user_bounds"):
+            if getattr(options, name) is not None:
+                raise ConfigError("must be left out with kind 'frequent', which reads one text", f"release.{name}")
+        return ()
     names = [feature.name for feature in config.features]
     if options.features is not None:
         for i, name in enumerate(options.features):

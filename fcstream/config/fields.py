@@ -19,8 +19,8 @@ def schema_of(config: Sections) -> Schema:
         One field has two roles, or a text for "no value" is also a value.
     """
     stream = config.stream
-    features = tuple(f.name for f in config.features)
-    levels = {f.name: f.codes() for f in config.features if f.type != "number"}
+    features = tuple(f.name for f in config.features if not f.is_text)
+    levels = {f.name: f.codes() for f in config.features if f.type in ("boolean", "category")}
     missing = {f.name: _missing_texts(f) for f in config.features}
     schema = Schema(
         stream.time,
@@ -31,11 +31,16 @@ def schema_of(config: Sections) -> Schema:
         levels,
         {name: texts for name, texts in missing.items() if texts},
         frozenset(f.name for f in config.features if f.optional),
+        {f.name: f.text_bytes() for f in config.features if f.is_text},
+        tuple(f.name for f in config.features),
     )
-    if stream.time in schema.features:
+    names = [f.name for f in config.features]
+    if len(set(names)) < len(names):
+        raise ConfigError("must have distinct names", "features")
+    if stream.time in names:
         raise ConfigError(f"must not be the time field {stream.time!r}", "features")
     for key, name in (("user", schema.user), ("key", schema.key)):
-        if name is not None and name in (stream.time, *schema.features):
+        if name is not None and name in (stream.time, *names):
             raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{key}")
     return schema
 
@@ -52,12 +57,31 @@ def grid_of(config: Sections) -> Grid:
             if options.needs_features:
                 raise ConfigError(f"must name at least one feature for a release of kind {options.kind!r}", "features")
         return Grid(Lattice(1.0), ())
+    if any(f.is_text for f in config.features):
+        _check_texts(config)
+        return Grid(Lattice(1.0), ())
     if config.lattice is None:
         raise ConfigError("is required with `features`: the grid that their values are rounded to", "lattice.step")
     grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in config.features))
     if config.stream.per_user == "mean" and any(f.type == "category" for f in config.features):
         raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
     return grid
+
+
+def _check_texts(config: Sections) -> None:
+    """Refuse what does not go with features that hold texts."""
+    texts = [f for f in config.features if f.is_text]
+    if len(config.releases) > 1 or not config.releases[0].reads_text:
+        raise ConfigError("must not be 'text' but for one release of kind 'frequent' alone", f"{texts[0].key}.type")
+    if len(texts) < len(config.features):
+        raise ConfigError("must all have type = 'text' if one has: nothing else is read beside texts", "features")
+    if config.stream.per_user == "mean":
+        raise ConfigError("must be 'first' where the answer is about texts: they have no mean", "stream.per_user")
+    if config.stream.key_budgets == "shared":
+        raise ConfigError("must be 'divided' for a release of kind 'frequent'", "stream.key_budgets")
+    for own in texts:
+        if own.optional:
+            raise ConfigError("must be false for a text: a record without it does not count", f"{own.key}.optional")
 
 
 def _missing_texts(feature: FeatureSection) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import ConfigError
+from ..formats.texts import MAX_BYTES
 from ..releases.options import Options
 from ..stream.lattice import Feature
 
@@ -51,10 +52,11 @@ class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, or a Boolean, or a category.
+    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, a Boolean, a category, or a text.
 
-    A category declares its levels. `missing` lists the texts and numbers that stand for no value besides null. With
-    `optional` a record without a value counts in a release that is about other fields.
+    A category declares its levels; a text has no range, and only ``kind = "frequent"`` reads it. `missing` lists the
+    texts and numbers that stand for no value besides null. With `optional` a record without a value counts in a
+    release that is about other fields.
     """
 
     name: str
@@ -71,19 +73,46 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     transform: Literal["none", "log1p", "asinh"] = "none"
     """What is done to the field before anything else. Released values and ``sigma`` are those of the transformed
     field."""
-    type: Literal["number", "boolean", "category"] = "number"
-    """What the field holds: numbers, true and false, or one of ``levels``."""
+    type: Literal["number", "boolean", "category", "text"] = "number"
+    """What the field holds: numbers, true and false, one of ``levels``, or any text. Texts are brought to Unicode's
+    normal form C; a whole number is taken as its decimal text."""
     levels: list[str] | None = None
     """The texts that a category may be, at least two; for ``type = "category"`` alone, which requires it."""
+    max_bytes: int | None = None
+    """Most bytes of a text in UTF-8; a record with a longer one is rejected. Left out: 256."""
     missing: list[str | float] = []
     """Texts and numbers that stand for no value, besides null, such as ``["", 102.3]``."""
     optional: bool = False
     """Whether a record without this value, or with NaN in arrays, counts all the same; for features that the answer
     is not about."""
 
+    @property
+    def is_text(self) -> bool:
+        return self.type == "text"
+
+    @property
+    def key(self) -> str:
+        """Name of the section in messages."""
+        return f"features.{self.name}"
+
+    def text_bytes(self) -> int:
+        """Check a feature that holds texts; return the most bytes of one."""
+        self._refuse(("min", "max", "levels"), (("scale", 1.0), ("origin", 0.0), ("transform", "none")))
+        most = MAX_BYTES if self.max_bytes is None else self.max_bytes
+        if not 1 <= most <= 2**16:
+            raise ConfigError(f"must be in [1, {2**16}], got {most}", f"{self.key}.max_bytes")
+        return most
+
+    def _refuse(self, absent: tuple[str, ...], defaults: tuple[tuple[str, Any], ...]) -> None:
+        """Refuse keys that do not belong to this type."""
+        for name, default in (*((name, None) for name in absent), *defaults):
+            if getattr(self, name) != default:
+                raise ConfigError(f"must be left out with type = {self.type!r}", f"{self.key}.{name}")
+
     def feature(self) -> Feature:
-        """Make the feature, after checking it."""
-        key = f"features.{self.name}"
+        """Make the feature, after checking it; not for texts."""
+        key = self.key
+        self._refuse(("max_bytes",), ())
         if (self.levels is None) != (self.type != "category"):
             raise ConfigError("must be given for type = 'category', and for no other", f"{key}.levels")
         if self.type == "number":
@@ -97,9 +126,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             return Feature(
                 self.name, self.min, self.max, scale, origin, transform, missing=numbers, optional=self.optional
             )
-        for name, default in (("min", None), ("max", None), ("scale", 1.0), ("origin", 0.0), ("transform", "none")):
-            if getattr(self, name) != default:
-                raise ConfigError(f"must be left out with type = {self.type!r}", f"{key}.{name}")
+        self._refuse(("min", "max"), (("scale", 1.0), ("origin", 0.0), ("transform", "none")))
         levels = tuple(self.levels or ("false", "true"))
         if len(levels) < 2 or len(set(levels)) < len(levels):
             raise ConfigError("must be at least two different texts", f"{key}.levels")

@@ -24,6 +24,7 @@ from ..releases.answers import Answers, groups_of
 from ..releases.base import Counter, Release, from_lines
 from ..stream.admission import admit
 from ..stream.user_groups import UserGroups
+from ..stream.user_values import UserValues
 from .closing import WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .outbox import Outbox
@@ -127,6 +128,8 @@ class Engine:
         self._outbox = Outbox(self._ledger)
         self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
         counter, users = stores(job, self._closer.next_answers, noise)
+        if job.text is not None and users is not None:
+            users.groups = [UserValues(job.text.per_user, self._ledger.salt)]
         self._records = OpenRecords(job, self._ledger, counter, users)
         self._lock = threading.RLock()
         self._closed = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class OpenRecords:
         if self._users is not None and batch.users is not None:
             self._add_users(self._users, batch, admitted, rows, next_window)
         else:
-            self._count(admitted, rows, next_window)
+            self._count(batch, admitted, rows, next_window)
         self.is_broken = False
 
     def add_late(self, window: int) -> None:
@@ -119,13 +119,18 @@ class OpenRecords:
             self._users.forget_before(window)
             self._next_user_check = {at: size for at, size in self._next_user_check.items() if at[1] >= window}
 
-    def _count(self, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
+    def _read(self, batch: Batch, admitted: Admitted) -> NDArray[Any]:
+        """Return what answers read of a batch: lattice points (n, d), or texts (n,)."""
+        text = self._job.text
+        return admitted.points if text is None else batch.texts[text.feature]
+
+    def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         # These records are late for an open window, but in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
         if late.any():
             self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
             rows = rows & ~late
-        panes, points = admitted.panes, admitted.points
+        panes, points = admitted.panes, self._read(batch, admitted)
         if not rows.all():
             panes, points = panes[rows], points[rows]
         for pane, part in group_by_pane(panes):
@@ -136,13 +141,14 @@ class OpenRecords:
     ) -> None:
         """Add records to every window that each of them may enter, since a user has one point in each window."""
         first, last = np.maximum(admitted.first, next_window), admitted.last
+        points = self._read(batch, admitted)
         for offset in range(self._job.schedule.overlap):
             windows = first + offset
             here = np.flatnonzero(rows & (windows <= last))
             for window, part in group_by_pane(windows[here]):
                 those = here[part]
                 assert batch.users is not None
-                users.add(window, batch.users[those], batch.times_ms[those], admitted.points[those])
+                users.add(window, batch.users[those], batch.times_ms[those], points[those])
                 for group in range(len(users.groups)):
                     self._limit_users(users, group, window, next_window)
 
@@ -163,7 +169,7 @@ class OpenRecords:
                 mine.flood(window, self._ledger.salt)
         self._next_user_check[group, window] = 2 * len(keys)
 
-    def _points_of(self, group: int, members: GroupUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _points_of(self, group: int, members: GroupUsers, admitted: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the points of a group's users who take part. If its points were dropped, only their number matters."""
         taking_part = admitted[members.at]
         if members.points is not None:

@@ -19,8 +19,9 @@ from .batch import (
     as_objects,
     bad_label,
     parse_feature,
-    parse_label,
+    parse_label_of,
     parse_time,
+    plain_labels,
     ticks_to_ms,
 )
 
@@ -168,14 +169,18 @@ class ArrowBlocks:
         return found
 
     def _label(self, column: Any, name: str, position: int, rejections: dict[int, Rejection]) -> NDArray[np.object_]:
-        """Read users' ids or keys as text, empty for a row without one."""
-        texts = [""] * len(column)
-        for i, value in enumerate(self._python(column)):
+        """Read users' ids, keys or texts, empty for a row without one."""
+        cells, texts = self._python(column), as_objects([""] * len(column))
+        todo = list(range(len(cells)))
+        if name in self._schema.texts:
+            texts = plain_labels(cells, name, self._schema)
+            todo = [i for i, text in enumerate(texts) if text is None]
+        for i in todo:
             try:
-                texts[i] = parse_label(value, bad_label(self._schema, name))
+                texts[i] = parse_label_of(cells[i], name, self._schema)
             except UnusableRecord as refused:
                 rejections.setdefault(i, Rejection(refused.reason, position, name))
-        return as_objects(texts)
+        return texts
 
     def _times(self, column: Any, position: int, rejections: dict[int, Rejection]) -> NDArray[np.int64]:
         """Read event times in milliseconds, 0 for a row without one."""
@@ -308,4 +313,5 @@ def _join(parts: Sequence[Batch]) -> Batch:
         [rejection for part in parts for rejection in part.rejections],
         np.concatenate(users) if users else None,
         np.concatenate(keys) if keys else None,
+        {name: np.concatenate([part.texts[name] for part in parts]) for name in parts[0].texts},
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .texts import UnusableRecord as UnusableRecord
+from .texts import parse_text, plain_texts
 
 TIME_UNITS = ("ms", "s", "iso8601")
 MEANINGS = {
@@ -69,6 +70,8 @@ class Batch:
         The user of each record; None if the stream has no users.
     keys : array of str (n,), or None
         The key of each record, not yet compared with the declared keys; None if the stream has no keys.
+    texts : dict of str to array of str (n,)
+        Of each feature that holds texts the normalized text of each record; None where an optional one is missing.
     """
 
     times_ms: NDArray[np.int64]
@@ -77,6 +80,7 @@ class Batch:
     rejections: list[Rejection] = field(default_factory=list)
     users: NDArray[np.object_] | None = None
     keys: NDArray[np.object_] | None = None
+    texts: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
     def pick(self, rows: NDArray[Any], rejections: list[Rejection] | None = None) -> Batch:
         """Select some of the rows, by mask or index, with other rejections."""
@@ -87,6 +91,7 @@ class Batch:
             rejections or [],
             None if self.users is None else self.users[rows],
             None if self.keys is None else self.keys[rows],
+            {name: column[rows] for name, column in self.texts.items()},
         )
 
 
@@ -130,8 +135,9 @@ class Schema:
     """The fields of a record.
 
     They are the event time and its unit; the features, in order; the user and the key (None if the stream has none);
-    the codes of features that are not numbers; the texts that mean that a feature has no value; and the features that
-    a record may lack.
+    the codes of features that are not numbers; the texts that mean that a feature has no value; the features that a
+    record may lack; the features that hold texts, with the most bytes of each; and all features in the order of the
+    configuration, if some hold texts.
     """
 
     time: str
@@ -142,17 +148,25 @@ class Schema:
     levels: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
     missing: Mapping[str, frozenset[str]] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
+    texts: Mapping[str, int] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The fields that hold text or whole numbers: user, key."""
-        return tuple(name for name in (self.user, self.key) if name is not None)
+        """The fields that hold text or whole numbers: user, key, and features that hold texts."""
+        return tuple(name for name in (self.user, self.key, *self.texts) if name is not None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The features in the order in which rows of an array hold them, those that hold texts among them."""
+        return self.order if self.texts else self.features
 
     def labeled(self, batch: Batch, columns: Sequence[NDArray[np.object_]]) -> Batch:
         """Give a batch the columns of its labels."""
         found = dict(zip(self.labels, columns, strict=True))
         batch.users = None if self.user is None else found[self.user]
         batch.keys = None if self.key is None else found[self.key]
+        batch.texts = {name: found[name] for name in self.texts}
         return batch
 
     def __post_init__(self) -> None:
@@ -315,6 +329,36 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
         raise UnusableRecord(reason) from None
 
 
+def parse_label_of(value: Any, name: str, schema: Schema) -> str | None:
+    """Read a user's id, a key or a text; None if a text is missing and optional.
+
+    Raises
+    ------
+    Refused
+        See `parse_label` and `fcstream.formats.texts.parse_text`.
+    """
+    if name not in schema.texts:
+        return parse_label(value, bad_label(schema, name))
+    try:
+        if _says_missing(value, schema.missing.get(name, ())):
+            raise UnusableRecord("missing")
+        return parse_text(value, schema.texts[name])
+    except UnusableRecord as refused:
+        if refused.reason == "missing" and name in schema.optional:
+            return None
+        raise
+
+
+def plain_labels(values: Sequence[Any], name: str, schema: Schema) -> NDArray[np.object_]:
+    """Read a whole column of users' ids, keys or texts; None or empty for rows that need the slow path."""
+    if name not in schema.texts:
+        return as_objects(values)
+    absent = schema.missing.get(name)
+    if absent:
+        values = [None if type(value) is str and value.strip() in absent else value for value in values]
+    return as_objects(plain_texts(values, schema.texts[name]))
+
+
 def batch_from_rows(
     rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
 ) -> Batch:
@@ -325,7 +369,7 @@ def batch_from_rows(
     """
     times: list[int] = []
     values: list[list[float]] = []
-    labels: list[list[str]] = []
+    labels: list[list[str | None]] = []
     kept: list[int] = []
     rejections: list[Rejection] = []
     for position, row in zip(positions, rows, strict=True):
@@ -340,7 +384,7 @@ def batch_from_rows(
                 numbers.append(parse_feature(row.get(name), name, schema, texts=texts))
             texts_of = []
             for name in schema.labels:
-                texts_of.append(parse_label(row.get(name), bad_label(schema, name)))
+                texts_of.append(parse_label_of(row.get(name), name, schema))
         except UnusableRecord as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
@@ -359,7 +403,7 @@ def batch_from_rows(
 
 def bad_label(schema: Schema, name: str) -> str:
     """Return the reason for which a label of this name is rejected."""
-    return "bad_user" if name == schema.user else "unknown_key"
+    return "not_a_text" if name in schema.texts else "bad_user" if name == schema.user else "unknown_key"
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
@@ -378,8 +422,8 @@ def batch_from_columns(
 ) -> tuple[Batch, NDArray[np.int64]]:
     """Make a batch on the fast path, from whole columns of numbers (times in ms) and of labels as text.
 
-    A number that is missing or unusual is NaN, a label None or empty. Returns the batch of complete rows and the
-    indices of the other rows, which need the slow path.
+    A number that is missing or unusual is NaN, a label (see `plain_labels`) None or empty. Returns
+    the batch of complete rows and the indices of the other rows, which need the slow path.
     """
     values = np.empty((len(positions), len(columns)))
     for k, column in enumerate(columns):
@@ -408,4 +452,5 @@ def merge(first: Batch, second: Batch) -> Batch:
         sorted(first.rejections + second.rejections, key=lambda rejection: rejection.position),
         None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
         None if first.keys is None or second.keys is None else np.concatenate([first.keys, second.keys])[order],
+        {name: np.concatenate([column, second.texts[name]])[order] for name, column in first.texts.items()},
     )

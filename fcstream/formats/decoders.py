@@ -26,16 +26,15 @@ from .batch import (
     Rejection,
     Schema,
     UnusableRecord,
-    as_objects,
-    bad_label,
     batch_from_columns,
     batch_from_rows,
     merge,
     parse_feature,
     parse_iso8601,
-    parse_label,
+    parse_label_of,
     parse_number,
     parse_time,
+    plain_labels,
 )
 
 _LONGEST_DIAGNOSIS = 2**16
@@ -112,8 +111,8 @@ class Objects:
                 return self._careful(lines, positions.tolist())
         times, columns = self._columns(records)
         labels = [
-            as_objects([str(name) if type(name) is int else name for name in map(get, records)])
-            for get in self._getters[1 + len(columns) :]
+            plain_labels([str(text) if type(text) is int else text for text in map(get, records)], name, self._schema)
+            for get, name in zip(self._getters[1 + len(columns) :], self._schema.labels, strict=True)
         ]
         return self._batch(times, columns, labels, lines, positions)
 
@@ -182,7 +181,7 @@ class Objects:
                     if is_time:
                         parse_time(value, self._schema.time_unit)
                     elif name in self._schema.labels:
-                        parse_label(value, bad_label(self._schema, name))
+                        parse_label_of(value, name, self._schema)
                     else:
                         parse_feature(value, name, self._schema)
                 except UnusableRecord as refused:
@@ -236,7 +235,10 @@ class CsvRows:
             ],
             positions,
             self._schema,
-            [as_objects(column) for column in picked[1 + len(numbers) :]],
+            [
+                plain_labels(column, name, self._schema)
+                for column, name in zip(picked[1 + len(numbers) :], self._schema.labels, strict=True)
+            ],
         )
         if len(odd) == 0:
             return batch

@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .batch import Batch, Schema, UnusableRecord, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
+from .batch import (
+    Batch,
+    Schema,
+    UnusableRecord,
+    as_objects,
+    batch_from_columns,
+    batch_from_rows,
+    merge,
+    parse_time,
+    plain_labels,
+)
 from .decoders import timestamps_of
 from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
 
@@ -49,7 +59,9 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
     labels = [whole_cells(table[name]) for name in schema.labels]
     n = len(times)
     numbers = [_numbers(column, name, schema) for name, column in zip(schema.features, features, strict=True)]
-    texts = [as_objects(list(map(_text, column))) for column in labels]
+    texts = [
+        plain_labels(list(map(_text, column)), name, schema) for column, name in zip(labels, schema.labels, strict=True)
+    ]
     batch, odd = batch_from_columns(_timestamps(times, schema), numbers, np.arange(n), schema, texts)
     if len(odd):
         cells = [times, *features, *labels]
@@ -59,7 +71,7 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
 
 
 def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[Any, ...]]:
-    """Read a table of features only, in the schema's order: (n, d) numbers, with NaN for missing ones.
+    """Read a table of features only, in the configuration's order: (n, d) numbers, with NaN for missing ones.
 
     If a column holds anything but numbers, the result is rows of cells, which are then checked row by row.
 
@@ -69,11 +81,11 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
         A column is missing, or occurs twice.
     """
     names, columns = columns_of(table) or [], []
-    for name in schema.features:
+    for name in schema.columns:
         if names.count(name) != 1:
             raise ConfigError(f"must have one column {name!r} of numbers", "points")
         columns.append(as_array(table[name]))
-    if all(column.dtype.kind in "iuf" for column in columns):
+    if not schema.texts and all(column.dtype.kind in "iuf" for column in columns):
         return np.column_stack([unmasked(column) for column in columns])
     cells = [[math.nan if (found := _cell(value)) is None else found for value in column] for column in columns]
     return list(zip(*cells, strict=True))

@@ -48,7 +48,9 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
         return _LengthLimited(Objects(schema, format, are_messages=True))
     if format == "floats":
         if schema.labels or schema.time_unit != "ms":
-            raise ConfigError("'floats' hold times in ms and features, no users or keys: use 'arrow'", "source.format")
+            raise ConfigError(
+                "'floats' hold times in ms and numbers, no users, keys or texts: use 'arrow'", "source.format"
+            )
         return FloatBlocks(schema)
     if format == "arrow":
         return ArrowBlocks(schema, most_rows(len(schema.features)))

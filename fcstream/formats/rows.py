@@ -20,7 +20,9 @@ from .batch import (
     as_objects,
     parse_feature,
     parse_label,
+    parse_label_of,
     parse_number,
+    plain_labels,
     ticks_to_ms,
 )
 
@@ -38,7 +40,7 @@ def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -
     """
     times, good_times = read_column(times_ms, "times_ms")
     n = len(times)
-    values, odd = read_rows(points, n, schema)
+    values, texts, odd = _read_features(points, n, schema)
     users = parts = None
     if ids is not None:
         users, unmatched = read_labels(ids, n)
@@ -47,7 +49,7 @@ def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -
         parts, unmatched = read_labels(keys, n, "keys", "unknown_key")
         odd |= unmatched
     odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
-    batch = Batch(times, values, np.arange(n), users=users, keys=parts)
+    batch = Batch(times, values, np.arange(n), users=users, keys=parts, texts=texts)
     if not odd:
         return batch, n
     rows = np.array([i for i in range(n) if i not in odd], np.int64)
@@ -174,6 +176,58 @@ def read_moment(now_ms: Any, name: str) -> int:
     if len(column) != 1 or not good[0]:
         raise ConfigError("must be Unix milliseconds, a whole number below 2**53 in size", name)
     return int(column[0])
+
+
+def _read_features(
+    points: Any, n: int, schema: Schema
+) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]], dict[int, str]]:
+    """Read raw rows: numbers (n, d), texts by feature, and which rows are unusable, and why. See `read_rows`.
+
+    If all features are one text, its column (n,) does too.
+
+    Raises
+    ------
+    ConfigError
+        The number of rows or their length is wrong.
+    """
+    if not schema.texts:
+        values, odd = read_rows(points, n, schema)
+        return values, {}, odd
+    names, is_one = schema.columns, len(schema.columns) == 1
+    if isinstance(points, (str, bytes)) and n == 1 and is_one:
+        points = [points]
+    if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
+        raise ConfigError(f"must have {n} rows of {len(names)} values", "points")
+    rows = list(as_cells(points) if is_one and getattr(points, "ndim", 1) == 1 else points)
+    if is_one and not any(isinstance(row, _ROW) for row in rows):
+        rows = [(row,) for row in rows]
+    elif n == 1 and len(rows) == len(names) and not any(isinstance(row, _ROW) for row in rows):
+        rows = [tuple(rows)]
+    if len(rows) != n:
+        raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
+    shaped = [isinstance(row, _ROW) and getattr(row, "ndim", 1) == 1 and len(row) == len(names) for row in rows]
+    if n and not any(shaped):  # one row of another shape is rejected; if all are, the caller made a mistake
+        raise ConfigError(f"must have rows of {len(names)} values each, got none", "points")
+    nothing = (None,) * len(names)
+    cells = [row if fits else nothing for row, fits in zip(rows, shaped, strict=True)]
+    columns = dict(zip(names, zip(*cells, strict=True) if cells else [()] * len(names), strict=True))
+    odd = {i: "broken_record" for i, fits in enumerate(shaped) if not fits}
+    numbers = list(zip(*(columns[name] for name in schema.features), strict=True)) if schema.features else None
+    values, wrong = read_rows(numbers, n, schema) if n else (np.empty((0, len(schema.features))), {})
+    texts = {}
+    for name in schema.texts:
+        column = texts[name] = plain_labels(columns[name], name, schema)
+        for i in [i for i, text in enumerate(column) if text is None]:
+            try:
+                column[i] = parse_label_of(_present(columns[name][i]), name, schema)
+            except UnusableRecord as refused:
+                wrong.setdefault(i, refused.reason)
+    return values, texts, wrong | odd
+
+
+def _present(value: Any) -> Any:
+    """Return a cell; None for NaN, which stands for an empty cell in columns of objects."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64], dict[int, str]]:

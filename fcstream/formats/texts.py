@@ -34,8 +34,9 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         except UnicodeDecodeError:
             raise UnusableRecord("not_a_text") from None
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
-        # A byte holds one digit, and no int of more than 4,300 digits is written by Python.
-        value = str(int(value)) if abs(int(value)) < 10**4000 else "0" * 4001
+        if abs(int(value)) >= 10**4000:  # Python writes no much longer ones
+            raise UnusableRecord("too_long")
+        value = str(int(value))
     if value is None or value == "":
         raise UnusableRecord("missing")
     if not isinstance(value, str):

@@ -216,7 +216,7 @@ def _limit_warnings(config: Config, job: Job) -> list[str]:
     gate = mechanism.gate if isinstance(mechanism, GatedMechanism) else None
     points = "users" if job.terms.unit == "user" else "records"
     if gate is None:
-        if not options.holds_records:
+        if not options.needs_gate(job.terms.unit):
             return []
         missing = "`window.max_records`" if options.delta_or_zero else "`release.delta` and `window.max_records`"
         return [

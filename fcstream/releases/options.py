@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -43,6 +43,13 @@ class BuildContext:
     @property
     def dimension(self) -> int:
         return self.grid.dimension
+
+
+class TextUse(NamedTuple):
+    """What a kind reads of texts: the feature, and with the unit ``user`` for how many texts a user counts."""
+
+    feature: str
+    per_user: int
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +119,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Values of a record in other features must not change anything.
         """
         return features
+
+    def text_use(self, texts: Sequence[str]) -> TextUse | None:
+        """Return what the mechanism reads of the features that hold texts; None if it reads the lattice."""
+        return None
 
     def pure_loss(self) -> PrivacyLoss:
         """Check ``rho`` and return it as a loss without a delta."""

@@ -21,6 +21,7 @@ KINDS = {
     "sum": "statistics.sum:SumOptions",
     "histogram": "statistics.histogram:HistogramOptions",
     "total": "totals.total:TotalOptions",
+    "frequent": "statistics.frequent:FrequentOptions",
     "quantiles": "statistics.quantiles:QuantilesOptions",
     "variance": "statistics.variance:VarianceOptions",
     "centers/auto": "clusters.centers:CentersOptions",

@@ -31,12 +31,13 @@ REMEDIES = {
     "time_out_of_range": "`stream.time_unit`, and `start` and `end` of `[window]`",
     "bad_user": "`stream.user`",
     "unknown_level": "`levels` of `[[features]]`",
-    "too_long": "how many rows a message holds",
+    "not_a_text": "the names of `[[features]]` with type = 'text'",
+    "too_long": "how many rows a message holds, and `max_bytes` of `[[features]]`",
     "unknown_key": "`stream.key` and `stream.keys`",
 }
 """What to check if most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
 NO_RECORDS = "the source held no records; its windows are released nevertheless, and only once"
-_OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many")
+_OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many", "too_many_values")
 """Refusals that other settings prevent, but only in windows that have no release yet."""
 
 

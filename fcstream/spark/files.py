@@ -23,7 +23,7 @@ from ..noise.samplers import Noise
 from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
 from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, check_configured, condition, require_pyspark, spark_path, spark_session
+from .sessions import SparkFailed, check_configured, condition, refuse_texts, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, guarded, pieces
 
@@ -52,6 +52,7 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
     source, out = config.source, config.sink
     if source is None or out is None or config.window.clock != "eof":
         raise ConfigError("must be 'eof', with a source and a sink, for files", "window.clock")
+    refuse_texts(config)
     started, feed = time.perf_counter(), WindowFeed()
     with ExitStack() as stack:
         session = stack.enter_context(spark_session(config.spark, config.stream.name, master))

@@ -33,7 +33,7 @@ from ..service.supervisor import Supervisor, added, now_ms
 from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, prepare, require_pyspark, spark_path, spark_session
+from .sessions import SparkFailed, condition, prepare, refuse_texts, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, Admission, MessageReader
 
@@ -397,5 +397,6 @@ def _check(config: Config) -> None:
             "offsets and open windows",
             "spark.checkpoint",
         )
+    refuse_texts(config)
     if duration_ms(config.spark.trigger, "spark.trigger") < 1 or config.spark.limit < 0:
         raise ConfigError("must be at least 1 ms, and `limit` not negative", "spark.trigger")

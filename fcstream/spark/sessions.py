@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..config import SparkSection
+from ..config import Config, SparkSection
 from ..connectors.retry import close_quietly
 from ..errors import ConfigError, FcstreamError, extra_missing
 
@@ -51,6 +51,14 @@ def require_pyspark() -> None:
                 f"{extra_missing('spark')} (and a Java runtime, 17 or later)",
                 "--runner",
             )
+
+
+def refuse_texts(config: Config) -> None:
+    """Raise ConfigError for a release about texts, which no task counts."""
+    if config.job.text is not None:
+        raise ConfigError(
+            "must not be 'frequent' with --runner spark: texts are counted in one process", "release.kind"
+        )
 
 
 @contextmanager

@@ -19,12 +19,12 @@ class GroupUsers(NamedTuple):
     ----------
     at : int64 (k,)
         Their places among all users of the window, ascending.
-    points : float64 (k, d) or None
-        One point for each; None if the group was flooded.
+    points : float64 (k, d), or object (k,), or None
+        One point, or a tuple of texts, for each; None if the group was flooded.
     """
 
     at: NDArray[np.int64]
-    points: NDArray[np.float64] | None
+    points: NDArray[Any] | None
 
 
 class WindowUsers(NamedTuple):
@@ -45,7 +45,7 @@ class UserGroups:
 
     Attributes
     ----------
-    groups : list of UserPoints
+    groups : list of UserPoints, or of one UserValues
 
     Privacy
     -------
@@ -59,17 +59,15 @@ class UserGroups:
 
     def __init__(self, dimension: int, rows: Sequence[Rows]) -> None:
         self._rows = tuple(rows)
-        self.groups = [UserPoints(dimension, each.per_user) for each in rows]
+        self.groups: list[Any] = [UserPoints(dimension, each.per_user) for each in rows]
 
     @property
     def is_empty(self) -> bool:
         """Whether no window has a record."""
         return all(group.is_empty for group in self.groups)
 
-    def add(
-        self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
-    ) -> None:
-        """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
+    def add(self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[Any]) -> None:
+        """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d) or texts (m,)."""
         for rows, group in zip(self._rows, self.groups, strict=True):
             marks = rows.mark(points)
             if marks is None:

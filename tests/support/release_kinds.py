@@ -33,6 +33,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "marginals": ({**BARE, "kind": "marginals", **CUT}, True),
     "points": ({**BARE, "kind": "points"}, True),
 }
+OF_TEXTS = {"frequent": {**BARE, "kind": "frequent", "delta": 1e-8}}  # these need a feature of texts
 ALSO = {
     "mean/recentered, searched": (
         {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None},

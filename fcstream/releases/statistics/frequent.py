@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...stream.panes import PaneStore
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..floors import least_gaussian
-from ..options import BuildContext, Options
+from ..options import BuildContext, Options, TextUse
 from ..record_gate import RecordGate
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         return features if self.feature is None else (self.feature,)
 
     def build(self, setting: BuildContext) -> FrequentValues:
-        name = self._feature_of(setting.texts)
+        name = self.text_use(setting.texts).feature
         whole = self.approximate_loss(self.delta)
         if setting.reach > 1:
             raise ConfigError(
@@ -124,7 +124,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ConfigError(f"must be in [1, {MAX_PER_USER}], got {most}", "release.values_per_user")
         return most
 
-    def _feature_of(self, texts: tuple[str, ...]) -> str:
+    def text_use(self, texts: Sequence[str]) -> TextUse:
         listed = ", ".join(map(repr, texts))
         if not texts:
             raise ConfigError("must name a feature with type = 'text' for a release of kind 'frequent'", "features")
@@ -134,7 +134,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ConfigError(
                 f"must be a feature with type = 'text' ({listed}), got {self.feature!r}", "release.feature"
             )
-        return texts[0] if self.feature is None else self.feature
+        return TextUse(texts[0] if self.feature is None else self.feature, self.values_per_user or 1)
 
 
 class WindowValues(NamedTuple):
@@ -266,7 +266,7 @@ class FrequentValues(MechanismBase):
         told = told[np.argsort(-counts[told], kind="stable")]
         sigma = np.full(len(told), math.sqrt(self.variance))
         return Outcome(
-            value=counts[told].astype(np.float64), sigma=sigma, parts={"levels": [texts[i] for i in told.tolist()]}
+            value=counts[told].astype(np.float64), sigma=sigma, parts={"levels": [str(texts[i]) for i in told.tolist()]}
         )
 
     def forecast(self, size: int) -> Forecast:

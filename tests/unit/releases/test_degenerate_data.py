@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from support.helpers import sample
-from support.release_kinds import ALSO, RELEASES, N
+from support.release_kinds import ALSO, OF_TEXTS, RELEASES, N
 
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.errors import ConfigError
@@ -27,7 +27,7 @@ DATA = {
 
 
 def test_every_kind_is_here():
-    assert set(RELEASES) == set(KINDS)
+    assert {*RELEASES, *OF_TEXTS} == set(KINDS)
 
 
 @pytest.mark.parametrize("data", DATA)
