@@ -27,7 +27,7 @@ from support.neighboring_streams import (
     user_stream,
 )
 
-from fcstream import ConfigError, Engine, Noise, Release, SeededEntropy
+from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.config import Config
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.releases.statistics.count import NoisyCount
@@ -238,5 +238,3 @@ def test_a_track_read_back_is_the_track_that_was():
         release=TRACKING,
     )
     assert all(Release.from_bytes(r.to_bytes()) == r for r in answers)
-    with pytest.raises(ConfigError):
-        Config.from_mapping(sample(stream=USERS, window={"slide": "5s"}))
