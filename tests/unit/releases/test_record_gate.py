@@ -354,7 +354,7 @@ def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_o
     for start in range(0, n, 7):
         some = names(start, min(7, n - start))
         engine.push(np.full(len(some), 1), rows(len(some)), ids=some)
-    assert (engine._records._users.read(0, b"x" * 16)[1] is None) == (extra > 0)
+    assert (engine._records._users.groups[0].read(0, b"x" * 16)[1] is None) == (extra > 0)
     ledger, loss = engine._ledger, engine.job.gate.loss
     (release,) = next(iter(engine.closing()))
     assert release.reason == "too_many"  # at H but with probability delta_g
@@ -381,7 +381,7 @@ def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
         flooded = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert engine._records._users.size(0) == 0
+    assert engine._records._users.groups[0].size(0) == 0
     assert flooded < 40_000 * 110
     assert [release.reason for release in engine.close()] == ["too_many", "too_few"]
 
@@ -391,7 +391,7 @@ def test_users_are_held_until_it_is_certain_that_they_lack_room():
     engine = user_engine(60, windows=2, cap=1.0)
     held = engine.job.gate.max_held
     engine.push(np.full(3 * held, 10_001), rows(3 * held), ids=names(0, 3 * held))
-    assert engine._records._users.size(1) == 3 * held
+    assert engine._records._users.groups[0].size(1) == 3 * held
     engine.push(np.full(10, 1), rows(10), ids=names(3 * held, 10))
     assert [release.reason for release in engine.close()] == ["too_few", "too_many"]
 
