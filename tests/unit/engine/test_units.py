@@ -320,7 +320,7 @@ def test_tracking_follows_and_costs_no_delta_but_that_of_the_gate_when_warm():
     assert all(r.status == "released" for r in answers)
     assert [r.delta for r in answers] == [1e-9] + [1e-10] * 11
     cold, warm = answers[0], answers[1:]
-    assert max(r.sigma[0] for r in warm) < cold.sigma[0]
+    assert np.mean([r.sigma[0] for r in warm]) < 0.99 * cold.sigma[0]
     for k, r in enumerate(answers):
         assert abs(r.value[0] - (20 + 0.02 * k)) < 0.1
         assert r.track.drift is False
