@@ -155,8 +155,8 @@ def export(ledger: str, stream: str | None, form: str, out: str, delta: float | 
 def retire(ledger: str, stream: str, yes: bool) -> None:
     """Give up what is left of a stream's budget, of all its keys, so that STREAM can start with another specification.
 
-    The new one has a whole budget of its own: whoever has records in both can lose both together. The old rows stay
-    in the ledger under another name. This cannot be undone.
+    The new one has a whole budget of its own, unless both are in one group: whoever has records in both can lose both
+    together. The old rows stay in the ledger under another name. This cannot be undone.
     """
     from ..ledgers.retired_streams import retire as end
     from ..local.device.journal_reader import is_journal
@@ -164,15 +164,21 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
     if is_journal(ledger_path(ledger)):
         raise ConfigError("must be an engine's ledger: a journal of devices has no streams", "LEDGER")
     with ledger_readers(ledger, None) as streams:
-        lines = [line for reader in streams if (line := _forfeited(reader, stream))]
-    for line in lines:
+        found = [(line, reader.terms.group) for reader in streams if (line := _forfeited(reader, stream))]
+    for line, _ in found:
         click.echo(line, err=True)
-    if lines:
-        click.echo(
-            "Their guarantees stand for what they released. A new specification starts with a whole budget on top: "
-            "whoever has records in both can lose the sum of both guarantees.",
-            err=True,
+    if found:
+        group = next((group for _, group in found if group is not None), None)
+        rest = (
+            "A new specification starts with a whole budget on top: whoever has records in both can lose the sum of "
+            "both guarantees."
         )
+        if group is not None:
+            rest = (
+                f"What they spent stays spent in group {group!r}: a new specification in it has what the group has "
+                "left, one outside it a whole budget on top."
+            )
+        click.echo(f"Their guarantees stand for what they released. {rest}", err=True)
         if not yes:
             click.confirm(f"Retire stream {stream!r} for ever?", abort=True, err=True)
     for name in end(ledger, stream):

@@ -121,7 +121,8 @@ class FilterReport:
         ends = [many * (k + 1) // count for k in range(count)]
         return [(end, self.curve[end - 1]) for end in ends]
 
-    def lines(self) -> list[str]:
+    def lines(self, *, is_shared: bool = False) -> list[str]:
+        """Format it for people; of a cap that other streams share without what is left, which they may have spent."""
         at, is_pure = f"at delta {self.delta:g}", isinstance(self.capacity, DPLoss)
         if self.block == "device":
             at = "at distance 1" if is_pure else f"{at} and distance 1"
@@ -136,9 +137,9 @@ class FilterReport:
             "the end was fixed in advance",
             f"realized_loss_bound  epsilon {bound}: the realized loss {'never' if is_pure else 'ever'} exceeds it"
             + ("" if is_pure else f" {chance}"),
-            f"remaining            {self.remaining}",
+            *([] if is_shared else [f"remaining            {self.remaining}"]),
             *([f"saved                {self.saved}: reserved and refunded"] if self.saved.parts != (0, 0) else []),
-            f"runs out             {self.outlook}",
+            *([] if is_shared else [f"runs out             {self.outlook}"]),
         ]
         if self.curve:
             spent_of = "epsilon" if is_pure else "rho"
@@ -149,7 +150,8 @@ class FilterReport:
             lines.append(f"  {utc(time_ms)}  {amount(spent):<12.6g} {bar:<{_BAR}} {_percent(share):>6}")
         return lines
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
+        """Return it for programs; what is left of a cap that other streams share is None."""
         return {
             "guarantee": {**units(self.capacity), "epsilon": _finite(self.guarantee)},
             "spent": {**units(self.spent), "epsilon_if_fixed_in_advance": _finite(self.epsilon(self.spent))},
@@ -158,10 +160,10 @@ class FilterReport:
                 "failure": self.failure,
                 "odometer": self.odometer,
             },
-            "remaining": units(self.remaining),
+            "remaining": None if is_shared else units(self.remaining),
             "saved": units(self.saved),
             "share": _finite(self.share(self.spent)),
-            "runs_out": self.outlook.as_dict(),
+            "runs_out": None if is_shared else self.outlook.as_dict(),
             "burn_down": [
                 {"until_ms": point.time_ms, "until": utc(point.time_ms), "windows": windows, **units(point.spent)}
                 for windows, point in self.slices()
@@ -272,11 +274,16 @@ class Report:
             tuple(_queries(rows)) if terms.unit == "device" and not has_names else (),
         )
 
+    @property
+    def _is_shared(self) -> bool:
+        """Whether other streams spend from the same caps."""
+        return self.terms.group is not None
+
     def lines(self) -> list[str]:
         """Format the report for people."""
         lines = [
             f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
-            *self.unit.lines(),
+            *self.unit.lines(is_shared=self._is_shared),
         ]
         if '"key_budgets":"shared"' in self.terms.specification and self.terms.stream != self.terms.root:
             lines[1:] = [
@@ -284,7 +291,9 @@ class Report:
             ]
         elif self.terms.group is not None:
             lines.insert(
-                1, f"one of group {self.terms.group!r}, whose streams share the cap; what follows is about this one"
+                1,
+                f"one of group {self.terms.group!r}, whose streams share the cap; what follows is about this one, and "
+                "what all of them have left stands below",
             )
         what, is_device = "window", self.terms.unit == "device"
         if is_device:
@@ -298,7 +307,7 @@ class Report:
                     f"{self.full} without room for another {what}"
                 )
         if self.total is not None:
-            lines += [_WHOM[TOTAL_BLOCK], *self.total.lines()]
+            lines += [_WHOM[TOTAL_BLOCK], *self.total.lines(is_shared=self._is_shared)]
         refused = "" if is_device else f"; {self.refused} refused for lack of budget"
         lines.append(f"{what + 's':<20} {_counts(self.windows)}{refused}")
         if self.answers:
@@ -328,8 +337,8 @@ class Report:
             "stream": self.terms.stream,
             "unit": self.terms.unit,
             "epsilon_at_delta": self.unit.delta,
-            **self.unit.as_dict(),
-            "total": None if self.total is None else self.total.as_dict(),
+            **self.unit.as_dict(is_shared=self._is_shared),
+            "total": None if self.total is None else self.total.as_dict(is_shared=self._is_shared),
             "panes": spread(self.panes),
             "devices": spread(self.devices),
             "windows": self.windows,
@@ -394,8 +403,8 @@ def together_lines(found: Together, delta: float | None = None) -> list[str]:
     lines = []
     for name, streams in found.groups.items():
         guarantee, spent = found.parts[name]
-        listed = ", ".join(map(repr, streams))
-        lines.append(f"{name} ({listed}): one budget for their sum; spent {spent} of {guarantee}")
+        listed, left = ", ".join(map(repr, streams)), guarantee - spent
+        lines.append(f"{name} ({listed}): one budget for their sum; spent {spent} of {guarantee}, {left} left")
     if len(found.parts) > 1:
         most, delta = found.guarantee, _delta_of(found.guarantee, delta)
         lines.append(

@@ -24,11 +24,12 @@ _REPLICAS = UrlOption(
 class RedisSink:
     """Adds releases to a stream of their own, each exactly once; a `Sink`.
 
-    The id of an entry is ``CLOSE-0``, the end of its window in milliseconds: ``XRANGE`` finds windows by time, and a
-    release that is written again is recognized. A release that was trimmed away or deleted counts as written if the
-    stream holds, or held, later ones. The fields are ``data`` (the JSON), ``stream`` and ``window`` (its opening).
-    Releases that are written together are added together or not at all. A login needs ``EXISTS``, ``XADD``, ``XRANGE``,
-    ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also ``WAIT`` and ``XGROUP``.
+    The id of an entry is ``CLOSE-0``, the end of its window in milliseconds (of several answers ``CLOSE-PLACE``):
+    ``XRANGE`` finds windows by time, and a release that is written again is recognized. A release that was trimmed away
+    or deleted counts as written if the stream holds, or held, later ones. The fields are ``data`` (the JSON),
+    ``stream`` and ``window`` (its opening). Releases that are written together are added together or not at all. A
+    login needs ``EXISTS``, ``XADD``, ``XRANGE``, ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also
+    ``WAIT`` and ``XGROUP``.
 
     Parameters
     ----------

@@ -318,7 +318,6 @@ class BasicMean(PointMechanism):
 
 
 @lru_cache(maxsize=256)
-@lru_cache(maxsize=256)
 def paid_by(loss: PrivacyLoss) -> DPLoss:
     """Return the largest (epsilon, delta)-DP loss that a zCDP loss pays for.
 

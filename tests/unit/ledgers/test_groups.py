@@ -323,8 +323,14 @@ def test_engines_of_a_group_spend_one_budget(url, caplog):
     shown = CliRunner().invoke(main, ["budget", "show", url])
     assert shown.exit_code == 0, shown.output
     assert "group 'fleet' ('a', 'b', 'c'): one budget" in shown.output
+    assert "of (rho=0.06, delta=0), (rho=0, delta=0) left" in shown.output
+    assert not {"remaining", "runs"} & {line.split(" ")[0] for line in shown.output.splitlines()}
     found = json.loads(CliRunner().invoke(main, ["budget", "show", url, "--stream", "b", "--json"]).stdout)
     assert found["together"]["guarantee"]["rho"] == 0.06
+    assert (found["remaining"], found["runs_out"]) == (None, None)  # what b did not spend, a has spent
+    retired = CliRunner().invoke(main, ["budget", "retire", "--yes", url, "b"])
+    assert "What they spent stays spent in group 'fleet'" in retired.stderr
+    assert "whole budget on top: whoever" not in retired.stderr
     assert CliRunner().invoke(main, ["budget", "verify", url]).exit_code == 0
 
 
