@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigError
+from ..formats.texts import UnusableRecord, parse_text
 from ..releases.answers import Answers, WindowAnswer
 from ..releases.options import BuildContext, Options
 from ..releases.record_gate import build_gated
 from ..stream.lattice import Feature, Grid
-from ..stream.selection import Condition, RecordSelection, Rows
+from ..stream.selection import Condition, RecordSelection, Rows, TextCodes
 from ..stream.windows import Schedule
 from .sections import FeatureSection, Sections
 
@@ -66,7 +67,11 @@ def _check_names(releases: Sequence[Options]) -> None:
 
 def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) -> WindowAnswer:
     columns = _columns(config, options)
-    rows = Rows(_conditions(config, options, grid), _per_user(config, options, columns))
+    where = _conditions(config, options, grid)
+    if options.reads_text:
+        rows = Rows(where, text=options.text_use(texts_of(config)))
+    else:
+        rows = Rows(where, _per_user(config, options, columns))
     own, bounds = Grid(grid.lattice, tuple(grid.features[i] for i in columns)), None
     if rows.per_user == "sum":
         own, bounds = _summed(options, own)
@@ -79,7 +84,8 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
         BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms, texts=texts_of(config)),
         max_records,
     )
-    chosen = None if columns == tuple(range(grid.dimension)) else columns
+    width = grid.dimension + len(text_codes(config))
+    chosen = None if columns == tuple(range(width)) or options.reads_text else columns
     return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))
 
 
@@ -88,16 +94,44 @@ def texts_of(config: Sections) -> tuple[str, ...]:
     return tuple(feature.name for feature in config.features if feature.is_text)
 
 
+def text_codes(config: Sections) -> tuple[TextCodes, ...]:
+    """Return the coordinates that stand for the texts that conditions name."""
+    found: dict[str, set[str]] = {}
+    for options in config.releases:
+        for name in options.where or {}:
+            if name in texts_of(config):
+                with naming(options, config.releases):
+                    found.setdefault(name, set()).update(_texts_wanted(config, options, name))
+    return tuple(TextCodes(name, tuple(sorted(found[name]))) for name in sorted(found))
+
+
+def _texts_wanted(config: Sections, options: Options, name: str) -> set[str]:
+    """Return the texts that a condition names, in the form in which records are read."""
+    wanted, key = (options.where or {})[name], f"release.where.{name}"
+    if not isinstance(wanted, list) or not wanted:
+        raise ConfigError("must be a list of texts", key)
+    most = next(feature.text_bytes() for feature in config.features if feature.name == name)
+    try:
+        return {parse_text(text, most) for text in wanted}
+    except UnusableRecord as refused:
+        raise ConfigError(f"must hold texts of at most {most} bytes, one is {refused.reason!r}", key) from None
+
+
 def _columns(config: Sections, options: Options) -> tuple[int, ...]:
     """Return the indices of an answer's features: the named ones, or all that its kind can read."""
     if options.reads_text:
-        for name in ("features", "where", "per_user", "user_bounds"):
+        for name in ("features", "per_user", "user_bounds"):
             if getattr(options, name) is not None:
                 raise ConfigError("must be left out with kind 'frequent', which reads one text", f"release.{name}")
         return ()
-    names = [feature.name for feature in config.features]
+    names = [feature.name for feature in config.features if not feature.is_text]
     if options.features is not None:
         for i, name in enumerate(options.features):
+            if name in texts_of(config):
+                raise ConfigError(
+                    f"must not name {name!r}, which is a text: `where` and kind 'frequent' read those",
+                    "release.features",
+                )
             if name not in names:
                 raise ConfigError(f"must name declared features, {name!r} is none", "release.features")
             if name in options.features[:i]:
@@ -106,7 +140,7 @@ def _columns(config: Sections, options: Options) -> tuple[int, ...]:
     elif options.takes_categories:
         chosen = names
     else:
-        chosen = [feature.name for feature in config.features if feature.type != "category"]
+        chosen = [feature.name for feature in config.features if feature.type in ("number", "boolean")]
     if not chosen and options.needs_features:
         what = "a number or Boolean" if names and options.features is None else "at least one feature"
         raise ConfigError(f"must name {what} for a release of kind {options.kind!r}", "features")
@@ -121,10 +155,17 @@ def _columns(config: Sections, options: Options) -> tuple[int, ...]:
 
 def _conditions(config: Sections, options: Options, grid: Grid) -> tuple[Condition, ...]:
     """Return the conditions of ``where``, on lattice coordinates."""
-    sections = {section.name: (i, section) for i, section in enumerate(config.features)}
+    sections = {section.name: (i, section) for i, section in enumerate(f for f in config.features if not f.is_text)}
+    codes = text_codes(config)
     found = []
     for name, wanted in (options.where or {}).items():
         key = f"release.where.{name}"
+        if name in texts_of(config):
+            place = next(i for i, each in enumerate(codes) if each.feature == name)
+            wished = sorted(codes[place].texts.index(text) for text in _texts_wanted(config, options, name))
+            spans = tuple((float(code), float(code)) for code in wished)
+            found.append(Condition(grid.dimension + place, spans))
+            continue
         if name not in sections:
             raise ConfigError("must be a declared feature: add it to `[[features]]`", key)
         column, section = sections[name]

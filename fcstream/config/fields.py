@@ -57,12 +57,13 @@ def grid_of(config: Sections) -> Grid:
             if options.needs_features:
                 raise ConfigError(f"must name at least one feature for a release of kind {options.kind!r}", "features")
         return Grid(Lattice(1.0), ())
-    if any(f.is_text for f in config.features):
-        _check_texts(config)
+    _check_texts(config)
+    numbers = [f for f in config.features if not f.is_text]
+    if not numbers:
         return Grid(Lattice(1.0), ())
     if config.lattice is None:
         raise ConfigError("is required with `features`: the grid that their values are rounded to", "lattice.step")
-    grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in config.features))
+    grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in numbers))
     if config.stream.per_user == "mean" and any(f.type == "category" for f in config.features):
         raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
     return grid
@@ -70,17 +71,12 @@ def grid_of(config: Sections) -> Grid:
 
 def _check_texts(config: Sections) -> None:
     """Refuse what does not go with features that hold texts."""
-    texts = [f for f in config.features if f.is_text]
-    if len(config.releases) > 1 or not config.releases[0].reads_text:
-        raise ConfigError("must not be 'text' but for one release of kind 'frequent' alone", f"{texts[0].key}.type")
-    if len(texts) < len(config.features):
-        raise ConfigError("must all have type = 'text' if one has: nothing else is read beside texts", "features")
-    if config.stream.per_user == "mean":
+    if config.stream.per_user == "mean" and all(options.reads_text for options in config.releases):
         raise ConfigError("must be 'first' where the answer is about texts: they have no mean", "stream.per_user")
-    if config.stream.key_budgets == "shared":
+    if config.stream.key_budgets == "shared" and any(options.reads_text for options in config.releases):
         raise ConfigError("must be 'divided' for a release of kind 'frequent'", "stream.key_budgets")
-    for own in texts:
-        if own.optional:
+    for own in config.features:
+        if own.is_text and own.optional:
             raise ConfigError("must be false for a text: a record without it does not count", f"{own.key}.optional")
 
 

@@ -10,12 +10,13 @@ from ..errors import ConfigError
 from ..formats.batch import Schema
 from ..ledgers.base import Terms, part_name
 from ..releases.answers import Answers
-from ..releases.options import TextUse, check_rho
+from ..releases.options import check_rho
 from ..releases.record_gate import GatedMechanism, RecordGate
 from ..releases.spending import Spending
 from ..stream.lattice import Grid
+from ..stream.selection import TextCodes
 from ..stream.windows import Schedule
-from .answers import answers_of, texts_of
+from .answers import answers_of, text_codes
 from .durations import NOW, duration_ms, instant_ms
 from .fields import grid_of, schema_of
 from .sections import BudgetSection, Sections, WindowSection
@@ -45,8 +46,10 @@ class Job:
         With one filter for each user across all keys: under how many keys of a window a user counts.
     backlog_ms : int
         How long before its first run a live stream's windows are still released.
-    text : TextUse or None
-        The feature of texts that the only answer reads instead of lattice points.
+    texts : tuple of str
+        Features of texts that answers read.
+    text_codes : tuple of TextCodes
+        Further coordinates that stand for texts in conditions.
     """
 
     schema: Schema
@@ -61,7 +64,13 @@ class Job:
     key: str | None = None
     backlog_ms: int = 0
     keys_chosen: int | None = None
-    text: TextUse | None = None
+    texts: tuple[str, ...] = ()
+    text_codes: tuple[TextCodes, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a record: those of the lattice, and the codes of texts."""
+        return self.grid.dimension + len(self.text_codes)
 
     def part(self, key: str) -> Job:
         """Return the job of one key's stream, which is a stream of its own in the ledger and at the sink."""
@@ -113,8 +122,14 @@ class Job:
             backlog_ms=0 if window.backlog is None else duration_ms(window.backlog, "window.backlog"),
             keys=keys,
             keys_chosen=_keys_chosen(config, keys),
-            text=config.releases[0].text_use(texts_of(config)),
+            texts=_texts_read(answers),
+            text_codes=text_codes(config),
         )
+
+
+def _texts_read(answers: Answers) -> tuple[str, ...]:
+    uses = (answer.selection.rows.text for answer in answers)
+    return tuple(dict.fromkeys(use.feature for use in uses if use is not None))
 
 
 def _check_name(name: str) -> None:

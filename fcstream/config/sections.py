@@ -54,8 +54,8 @@ class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, a Boolean, a category, or a text.
 
-    A category declares its levels; a text has no range, and only ``kind = "frequent"`` reads it. `missing` lists the
-    texts and numbers that stand for no value besides null. With `optional` a record without a value counts in a
+    A category declares its levels. A text has no range; ``where`` and ``kind = "frequent"`` read it. `missing` lists
+    the texts and numbers that stand for no value besides null. With `optional` a record without a value counts in a
     release that is about other fields.
     """
 

@@ -24,7 +24,6 @@ from ..releases.answers import Answers, groups_of
 from ..releases.base import Counter, Release, from_lines
 from ..stream.admission import admit
 from ..stream.user_groups import UserGroups
-from ..stream.user_values import UserValues
 from .closing import WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .outbox import Outbox
@@ -43,7 +42,7 @@ CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | No
 
 def default_counters(job: Job, answers: Answers, noise: Noise) -> tuple[Counter, UserGroups | None]:
     """Make the counters of an engine whose records are pushed."""
-    users = UserGroups(job.grid.dimension, groups_of(answers)) if job.terms.unit == "user" else None
+    users = UserGroups(job.width, groups_of(answers)) if job.terms.unit == "user" else None
     return answers.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
@@ -128,8 +127,8 @@ class Engine:
         self._outbox = Outbox(self._ledger)
         self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
         counter, users = stores(job, self._closer.next_answers, noise)
-        if job.text is not None and users is not None:
-            users.groups = [UserValues(job.text.per_user, self._ledger.salt)]
+        if users is not None:
+            users.keep_texts(self._ledger.salt)
         self._records = OpenRecords(job, self._ledger, counter, users)
         self._lock = threading.RLock()
         self._closed = False

@@ -41,7 +41,7 @@ class OpenRecords:
     def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserGroups | None) -> None:
         self._job, self._ledger = job, ledger
         self.counter, self._users = counter, users
-        self._late = LateRecords(job.grid.dimension, job.answers.max_waiting)
+        self._late = LateRecords(job.width, job.answers.max_waiting)
         self._seen = SeenPositions()
         # By group and window, the number of users at which it is checked again.
         self._next_user_check: dict[tuple[int, int], int] = {}
@@ -119,36 +119,45 @@ class OpenRecords:
             self._users.forget_before(window)
             self._next_user_check = {at: size for at, size in self._next_user_check.items() if at[1] >= window}
 
-    def _read(self, batch: Batch, admitted: Admitted) -> NDArray[Any]:
-        """Return what answers read of a batch: lattice points (n, d), or texts (n,)."""
-        text = self._job.text
-        return admitted.points if text is None else batch.texts[text.feature]
+    def _read(self, batch: Batch, admitted: Admitted) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]]]:
+        """Return what answers read of a batch: lattice points (n, d) with the codes of texts, and texts (n,)."""
+        points, job = admitted.points, self._job
+        if job.text_codes:
+            codes = [each.read(batch.texts[each.feature]) for each in job.text_codes]
+            points = np.column_stack([points, *codes])
+        return points, {name: batch.texts[name] for name in job.texts}
 
     def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         # These records are late for an open window, but in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
+        panes, (points, texts) = admitted.panes, self._read(batch, admitted)
         if late.any():
-            self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
+            self._late.add(admitted.first[late], panes[late], points[late])
             rows = rows & ~late
-        panes, points = admitted.panes, self._read(batch, admitted)
         if not rows.all():
             panes, points = panes[rows], points[rows]
+            texts = {name: column[rows] for name, column in texts.items()}
         for pane, part in group_by_pane(panes):
-            self.counter.add(pane, points[part])
+            if texts:
+                found = {name: column[part] for name, column in texts.items()}
+                cast("AnswerCounters", self.counter).add(pane, points[part], found)
+            else:
+                self.counter.add(pane, points[part])
 
     def _add_users(
         self, users: UserGroups, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int
     ) -> None:
         """Add records to every window that each of them may enter, since a user has one point in each window."""
         first, last = np.maximum(admitted.first, next_window), admitted.last
-        points = self._read(batch, admitted)
+        points, texts = self._read(batch, admitted)
         for offset in range(self._job.schedule.overlap):
             windows = first + offset
             here = np.flatnonzero(rows & (windows <= last))
             for window, part in group_by_pane(windows[here]):
                 those = here[part]
                 assert batch.users is not None
-                users.add(window, batch.users[those], batch.times_ms[those], points[those])
+                mine = {name: column[those] for name, column in texts.items()}
+                users.add(window, batch.users[those], batch.times_ms[those], points[those], mine)
                 for group in range(len(users.groups)):
                     self._limit_users(users, group, window, next_window)
 
@@ -178,7 +187,7 @@ class OpenRecords:
         assert held is not None
         # The ledger has admitted all who were certain to have room, which is enough to refuse the window.
         size = max(int(np.count_nonzero(taking_part)), held + 1)
-        return np.broadcast_to(0.0, (size, self._job.grid.dimension))
+        return np.broadcast_to(0.0, (size, self._job.width))
 
 
 def _max_users_held(job: Job) -> list[int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -21,6 +21,7 @@ from .core_stage import ChargeShare
 from .record_gate import GatedCounter, GatedMechanism, GatedView
 
 _UNBOUNDED = 2**62
+NO_TEXTS: Mapping[str, NDArray[np.object_]] = {}
 _NOTHING = PrivacyLoss()
 Tracks = tuple["Track | None", ...]
 """Where each answer's points lie, for the next window."""
@@ -116,14 +117,17 @@ class AnswerCounters:
     def panes(self) -> list[int]:
         return sorted({pane for store in self._stores for pane in store.counter.panes})
 
-    def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points (m, d) of all features, each to the answers that its record belongs to."""
+    def add(self, pane: int, points: NDArray[np.float64], texts: Mapping[str, NDArray[np.object_]] = NO_TEXTS) -> None:
+        """Add lattice points (m, d) of all features, and texts (m,) by feature, each to the answers that its record
+        belongs to.
+        """
         for group, rows in enumerate(self.rows):
             marks = rows.mark(points)
-            self.add_to(group, pane, points if marks is None else points[marks])
+            mine = points if rows.text is None else texts[rows.text.feature]
+            self.add_to(group, pane, mine if marks is None else mine[marks])
 
-    def add_to(self, group: int, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points (m, d) of all features to the answers of one group."""
+    def add_to(self, group: int, pane: int, points: NDArray[Any]) -> None:
+        """Add lattice points (m, d) of all features, or texts (m,), to the answers of one group."""
         for store in self._stores:
             if store.group == group and len(points):
                 store.counter.add(pane, store.selection.points(points))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..stream.lattice import Grid
+from ..stream.selection import TextUse
 from .base import Mechanism
 
 MAX_RHO = 1e9
@@ -43,13 +44,6 @@ class BuildContext:
     @property
     def dimension(self) -> int:
         return self.grid.dimension
-
-
-class TextUse(NamedTuple):
-    """What a kind reads of texts: the feature, and with the unit ``user`` for how many texts a user counts."""
-
-    feature: str
-    per_user: int
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -54,11 +54,9 @@ def require_pyspark() -> None:
 
 
 def refuse_texts(config: Config) -> None:
-    """Raise ConfigError for a release about texts, which no task counts."""
-    if config.job.text is not None:
-        raise ConfigError(
-            "must not be 'frequent' with --runner spark: texts are counted in one process", "release.kind"
-        )
+    """Raise ConfigError for answers about texts, which no task counts."""
+    if config.job.schema.texts:
+        raise ConfigError("must not be 'text' with --runner spark: texts are counted in one process", "features.type")
 
 
 @contextmanager

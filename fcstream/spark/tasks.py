@@ -228,7 +228,7 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
     rows = gather(packed, job.grid.dimension)
     if job.terms.unit == "user":
         users = UserGroups(job.grid.dimension, groups_of(job.answers))
-        users.add(window, rows.users, rows.times_ms, rows.points)
+        users.add(window, rows.users, rows.times_ms, rows.points, {})
         return pickle.dumps(("users", users.give(window)), 5)
     if job.gate is not None and len(rows.points) > job.gate.max_held:
         return too_many(len(rows.points))

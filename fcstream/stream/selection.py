@@ -6,12 +6,39 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 MAX_CELLS = 4096
 """Combinations of intervals and levels that are looked at to find which selections may share a record."""
+
+
+class TextUse(NamedTuple):
+    """What an answer reads of texts: the feature, and with the unit ``user`` for how many texts a user counts."""
+
+    feature: str
+    per_user: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextCodes:
+    """A coordinate that stands for a text where conditions ask for it: the place of the text among those, else -1.
+
+    Attributes
+    ----------
+    feature : str
+    texts : tuple of str
+    """
+
+    feature: str
+    texts: tuple[str, ...]
+
+    def read(self, texts: NDArray[np.object_]) -> NDArray[np.float64]:
+        """Return the coordinate of each text (n,); a function of that text alone."""
+        codes = {text: float(code) for code, text in enumerate(self.texts)}
+        return np.array([codes.get(text, -1.0) for text in texts.tolist()], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +82,13 @@ class Rows:
         All of them hold for a record that belongs to the answer.
     per_user : str
         With the unit ``user``, what a user's one point is made of: see `fcstream.stream.contributions.UserPoints`.
+    text : TextUse or None
+        The texts that the answer reads in place of lattice points.
     """
 
     where: tuple[Condition, ...] = ()
     per_user: str = "first"
+    text: TextUse | None = None
 
     def mark(self, points: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Mark the lattice points (n, d) of the records that belong to it; None for all of them.
@@ -98,8 +128,8 @@ class RecordSelection:
     columns: tuple[int, ...] | None = None
     bounds: tuple[float, float] | None = None
 
-    def points(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the answer's coordinates of lattice points (n, d) whose rows were chosen already."""
+    def points(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the answer's coordinates of lattice points (n, d), or texts (n,), whose rows were chosen already."""
         if self.columns is not None:
             points = points.take(self.columns, axis=1)
         return points if self.bounds is None else np.clip(points, *self.bounds)

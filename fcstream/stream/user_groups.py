@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .contributions import UserPoints
 from .selection import Rows
+from .user_values import UserValues
 
 
 class GroupUsers(NamedTuple):
@@ -45,7 +46,7 @@ class UserGroups:
 
     Attributes
     ----------
-    groups : list of UserPoints, or of one UserValues
+    groups : list of UserPoints or UserValues
 
     Privacy
     -------
@@ -66,14 +67,28 @@ class UserGroups:
         """Whether no window has a record."""
         return all(group.is_empty for group in self.groups)
 
-    def add(self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[Any]) -> None:
-        """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d) or texts (m,)."""
+    def keep_texts(self, salt: bytes) -> None:
+        """Keep texts for the groups that read them, chosen by hashes with the ledger's secret."""
+        for i, rows in enumerate(self._rows):
+            if rows.text is not None:
+                self.groups[i] = UserValues(rows.text.per_user, salt)
+
+    def add(
+        self,
+        window: int,
+        names: NDArray[np.object_],
+        times_ms: NDArray[np.int64],
+        points: NDArray[np.float64],
+        texts: Mapping[str, NDArray[np.object_]],
+    ) -> None:
+        """Add records of one window: names (m,) of str, event times (m,), points (m, d), texts (m,) by feature."""
         for rows, group in zip(self._rows, self.groups, strict=True):
             marks = rows.mark(points)
+            mine = points if rows.text is None else texts[rows.text.feature]
             if marks is None:
-                group.add(window, names, times_ms, points)
+                group.add(window, names, times_ms, mine)
             elif marks.any():
-                group.add(window, names[marks], times_ms[marks], points[marks])
+                group.add(window, names[marks], times_ms[marks], mine[marks])
 
     def read(self, window: int, salt: bytes) -> WindowUsers:
         """Return the users of a window."""

@@ -16,9 +16,10 @@ from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...counting.exact import MAX_POINTS
 from ...errors import ConfigError
 from ...stream.panes import PaneStore
+from ...stream.selection import TextUse
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..floors import least_gaussian
-from ..options import BuildContext, Options, TextUse
+from ..options import BuildContext, Options
 from ..record_gate import RecordGate
 
 if TYPE_CHECKING:

@@ -62,13 +62,13 @@ def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps
 
 
 def test_hints_do_not_ask_for_what_makes_it_worse():
-    mechanism = Config.from_mapping(sample()).job.answers[0].mechanism
+    answers = Config.from_mapping(sample()).job.answers
     summary = Summary(refused={"too_few": 1, "no_core": 1})
-    summary.explain(mechanism)
+    summary.explain(answers)
     assert "raise `release.rho`" in summary.hints["too_few"]
     assert all(hint.endswith("for a new stream: these windows stay as they are") for hint in summary.hints.values())
     summary.exhausted = 1
-    summary.explain(mechanism)
+    summary.explain(answers)
     assert "raise `release.rho`" not in summary.hints["too_few"]
 
 

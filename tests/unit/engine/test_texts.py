@@ -132,9 +132,11 @@ def test_a_file_of_records_is_read_by_the_command(tmp_path, monkeypatch):
         ({"features": (APPS, {**APPS, "name": "title"})}, "release.feature"),
         ({"features": (APPS, APPS)}, "features"),
         ({"features": ({**APPS, "optional": True},)}, "features.app.optional"),
-        ({"release": {"kind": "count", "delta": None}}, "features.app.type"),
-        ({"features": (APPS, {"name": "x", "min": 0.0, "max": 1.0})}, "features"),
-        ({"release": {"where": {"app": ["a"]}}}, "release.where"),
+        ({"release": {"where": {"app": {"min": 1}}}}, "release.where.app"),
+        ({"release": {"where": {"app": []}}}, "release.where.app"),
+        ({"release": {"where": {"app": ["a", "x" * 300]}}}, "release.where.app"),
+        ({"release": {"kind": "count", "delta": None, "features": ["app"]}}, "release.features"),
+        ({"release": {"kind": "sum", "delta": None}}, "features"),
         ({"release": {"features": ["app"]}}, "release.features"),
         ({"unit": "user", "stream": {"per_user": "mean"}}, "stream.per_user"),
         ({"window": {**WINDOW, "max_records": 9}}, "window.max_records"),
@@ -150,4 +152,70 @@ def test_wrong_configurations_are_refused(changes, key):
 def test_a_configuration_of_texts_needs_no_lattice():
     config = config_of()
     del config["lattice"]
-    assert Config.from_mapping(config).job.text.feature == "app"
+    assert Config.from_mapping(config).job.texts == ("app",)
+
+
+def answers_of(n=3000, seed=1, **options):
+    """Records with texts and numbers, and answers about both."""
+    draw = np.random.default_rng(seed)
+    texts = draw.choice(
+        ["maps", "mail", "caf\u00e9", *(f"rare {i}" for i in range(50))], n, p=[0.4, 0.3, 0.2] + [0.002] * 50
+    )
+    speeds = draw.integers(0, 101, n).astype(float)
+    config = config_of(features=(APPS, {"name": "speed", "min": 0.0, "max": 100.0}), budget={"rho": 1e5}, **options)
+    config["release"] = [
+        {"name": "texts", "kind": "frequent", "rho": 50.0, "delta": 1e-9},
+        {"name": "fast", "kind": "frequent", "rho": 50.0, "delta": 1e-9, "where": {"speed": {"min": 80}}},
+        {"name": "two", "kind": "count", "rho": 100.0, "where": {"app": ["mail", "cafe\u0301"]}},
+        {"name": "speed of maps", "kind": "sum", "rho": 5000.0, "where": {"app": ["maps"]}},
+        {"name": "fast mail", "kind": "count", "rho": 100.0, "where": {"app": ["mail"], "speed": {"min": 80}}},
+    ]
+    return config, texts, speeds
+
+
+@pytest.mark.parametrize("unit", ["event", "user"])
+def test_texts_stand_beside_numbers_and_choose_records(unit):
+    config, texts, speeds = answers_of(unit=unit)
+    engine = Engine(config, noise=Noise(SeededEntropy(1)))
+    assert not engine.job.answers.is_simple
+    for part in np.array_split(np.arange(len(texts)), 4):
+        rows = np.array([[text, speed] for text, speed in zip(texts[part], speeds[part], strict=True)], object)
+        engine.push(np.zeros(len(part), np.int64), rows, ids=part if unit == "user" else None)
+    every, fast, two, speed, both = engine.close()
+    assert engine.rejected == {}
+    for release, chosen in ((every, speeds >= 0), (fast, speeds >= 80)):
+        found = dict(zip(release.parts["levels"], release.value, strict=True))
+        assert set(list(found)[:3]) == {"maps", "mail", "caf\u00e9"}
+        for text in ("maps", "mail", "caf\u00e9"):
+            assert found[text] == pytest.approx((chosen & (texts == text)).sum(), abs=2)
+    assert two.value[0] == pytest.approx(np.isin(texts, ["mail", "caf\u00e9"]).sum(), abs=1)
+    assert speed.value[0] == pytest.approx(speeds[texts == "maps"].sum(), abs=6 * speed.sigma[0])
+    assert speed.features == ["speed"]
+    assert both.value[0] == pytest.approx(((texts == "mail") & (speeds >= 80)).sum(), abs=1)
+
+
+def test_answers_about_different_texts_are_disjoint():
+    def loss(*wanted):
+        config = config_of()
+        config["release"] = [
+            {"name": f"{i}", "kind": "count", "rho": 1.0, "where": {"app": texts}} for i, texts in enumerate(wanted)
+        ]
+        return Config.from_mapping(config).job.answers.loss.rho
+
+    assert loss(["a"], ["b"], ["c", "d"]) == 1.0
+    assert loss(["a", "b"], ["b", "c"], ["c", "a"]) == 2.0
+    assert loss(["caf\u00e9"], ["cafe\u0301"]) == 2.0  # one text, written in two ways
+    assert loss(["7"], ["07"]) == 1.0
+
+
+def test_late_records_keep_the_codes_of_their_texts():
+    config = config_of(
+        budget={"rho": 1e5},
+        window={"clock": "broker", "lateness": "1s", "backlog": "40000d", "slide": "5s", "end": None},
+    )
+    config["release"] = {"kind": "count", "rho": 100.0, "where": {"app": ["mail"]}}
+    engine = Engine(config, noise=Noise(SeededEntropy(0)))
+    engine.push([7000] * 30, ["mail"] * 20 + ["maps"] * 10, arrival_ms=[12_000] * 30)  # late for [0, 10 s)
+    counts = [(release.window_open_ms, round(release.value[0])) for release in engine.advance(17_001)]
+    assert counts == [(0, 0), (5000, 20)]
+    engine.abort()
