@@ -20,6 +20,7 @@ from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
 from .releases.statistics.count import CountOptions
 from .releases.statistics.covariance import CovarianceOptions
+from .releases.statistics.frequent import FrequentOptions
 from .releases.statistics.histogram import HistogramOptions
 from .releases.statistics.quantiles import QuantilesOptions
 from .releases.statistics.sum import SumOptions
@@ -41,6 +42,7 @@ BasicMean = BasicOptions
 Count = CountOptions
 Sum = SumOptions
 Histogram = HistogramOptions
+Frequent = FrequentOptions
 Total = TotalOptions
 Quantiles = QuantilesOptions
 Variance = VarianceOptions

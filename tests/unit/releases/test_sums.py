@@ -165,7 +165,7 @@ def test_a_stream_releases_sums_in_the_features_own_units():
     assert found.count == 900
     assert found.features == ["a", "b"]
     predicted = Config.from_mapping(sample(release=SUM, window=window)).job
-    sigmas = predicted.mechanism.predicted_sigmas(900, predicted.grid)
+    sigmas = predicted.answers[0].mechanism.predicted_sigmas(900, predicted.grid)
     assert sigmas == dict(zip(("sum of a", "sum of b"), found.sigma, strict=True))
 
 

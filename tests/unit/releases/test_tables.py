@@ -162,7 +162,7 @@ def test_pushed_rows_hold_levels_or_codes():
         (FEATURES, {"rho": 1e-7}, r"release\.rho: must be at least"),
         (FEATURES, {"order": 2}, r"release\.order: belongs to kind 'marginals'"),
         (FEATURES, {**MARGINALS, "order": 4}, r"release\.order: must be in \[1, 3\]"),
-        (FEATURES, {"kind": "mean", "edges": None, "radius": 3.0, "size_hint": 9, "delta": 1e-9},
+        (FEATURES, {"kind": "mean", "edges": None, "radius": 3.0, "size_hint": 9, "delta": 1e-9, "features": ["state"]},
          r"features\.state\.type: must not be a category"),
     ],
 )  # fmt: skip
