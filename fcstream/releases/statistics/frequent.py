@@ -72,6 +72,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     Specification 5.12, 12.1; proof 6.6.
     """
 
+    kind: str = "frequent"
     feature: str | None = None
     """Feature with ``type = "text"`` that the answer is about; may be left out if there is one only."""
     delta: float
