@@ -6,17 +6,19 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 from support.helpers import SAMPLE, sample
 from support.release_kinds import RELEASES
 
-from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream
+from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream, sections
 from fcstream.config import Config
 from fcstream.connectors import open_sink, open_source
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import BudgetExhausted, LedgerMismatch
 from fcstream.releases import registry
+from fcstream.releases.options import Options
 from fcstream.sections import Budget, Count, Feature, Lattice, Mean, Records, Window
 from fcstream.service.batch import run
 
@@ -347,3 +349,12 @@ def test_the_libraries_are_not_imported_unless_a_table_is_theirs():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_kind_has_a_class_among_the_sections_that_knows_its_name():
+    known = {each for each in vars(sections).values() if isinstance(each, type) and issubclass(each, Options)}
+    for name in registry.KINDS:
+        kind, _, method = name.partition("/")
+        options = registry.find(kind, method or None)
+        assert any(issubclass(each, options) for each in known), name
+        assert {own.name: own.default for own in msgspec.structs.fields(options)}["kind"] == kind, name

@@ -82,6 +82,12 @@ def test_categories_and_edges_are_written_so_that_they_can_be_told_apart():
     ]
 
 
+def test_numbers_of_frequent_texts_are_called_by_their_texts():
+    parts = {"feature": "app", "levels": ["maps", "mail"], "threshold": 8}
+    release = made(kind="frequent", features=None, value=[9.0, 8.0], sigma=[1.0] * 2, parts=parts)
+    assert list(named_numbers(release)) == [("app/maps", 9.0, 1.0), ("app/mail", 8.0, 1.0)]
+
+
 def test_what_nobody_has_named_is_counted():
     """Values of other packages' kinds, of any shape; what is no number has no row."""
     release = made(kind="hot", features=None, value=[[1, None], ["x", [2.0, True]]], sigma=[0.5], parts={"x": 1})
