@@ -1,16 +1,27 @@
-"""Frequent texts: how many records a second are counted, and how many true texts are told beside a Laplace histogram.
+"""Frequent texts: how many records a second are counted, and how many texts are told beside other libraries' ways.
 
-    python bench/frequent.py
+    python bench/frequent.py [OPENDP_PYTHON]
 
-The rival adds Laplace noise of scale 1 / epsilon to every text that occurs and tells those above the threshold
+Made-up texts first; then real columns, if FCSTREAM_DATA names the folder of data sets: tail numbers and destinations of
+flights, and kinds of incidents.
+
+The Laplace rival adds noise of scale 1 / epsilon to every text that occurs and tells those above the threshold
 1 + ln(1 / (2 delta)) / epsilon: at epsilon**2 / 2 = rho, which costs as much where answers add up, and at the epsilon
-to which one (rho, 0) converts.
+to which one (rho, 0) converts. OpenDP's rival is `make_gaussian_threshold` at the same rho and delta, in an environment
+of its own.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import math
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -18,27 +29,80 @@ import fcstream
 from fcstream.accounting.losses import epsilon_tight
 
 RECORDS, VALUES, DELTA = 1_000_000, 100_000, 1e-9
+RHOS = (0.01, 0.1, 1.0)
+COLUMNS = (
+    ("nyc_flights_2013.csv.gz", "tailnum"),
+    ("nyc_flights_2013.csv.gz", "dest"),
+    ("houston_incidents.csv.gz", "offense"),
+)
+OPENDP = """
+import json, math, sys
+import opendp.prelude as dp
+dp.enable_features("contrib", "floating-point")
+rho, delta, texts = json.load(sys.stdin)
+domain = dp.vector_domain(dp.atom_domain(T="String"))
+counted = dp.t.make_count_by(domain, dp.symmetric_distance(), TV="i64")
+scale = math.sqrt(1 / (2 * rho))
+def at(threshold):
+    return counted >> dp.m.then_gaussian_threshold(scale=scale, threshold=threshold)
+def cost(threshold):
+    spent = at(threshold).map(1)
+    return spent[1] if isinstance(spent, tuple) else spent
+low, high = 1, 1
+while cost(high) > delta:
+    high *= 2
+while high - low > 1:
+    middle = (low + high) // 2
+    low, high = (middle, high) if cost(middle) > delta else (low, middle)
+told = at(high)(texts)
+print(json.dumps([len(told), high]))
+"""
 
 
-def main() -> None:
+def column(file: str, name: str) -> list[str]:
+    """One column of a data set, without empty cells."""
+    with gzip.open(Path(os.environ["FCSTREAM_DATA"]) / file, "rt", encoding="utf-8") as lines:
+        return [text for row in csv.DictReader(lines) if (text := row[name])]
+
+
+def compare(texts: list[str], opendp: str | None) -> None:
+    """Print how many texts each way tells."""
     random = np.random.default_rng(1)
-    texts = [f"value {i}" for i in np.minimum(random.zipf(1.2, RECORDS), VALUES)]
     start = time.perf_counter()
     distinct, counts = np.unique(texts, return_counts=True)
     sorting = time.perf_counter() - start
-    for rho in (0.01, 0.1, 1.0):
+    for rho in RHOS:
         start = time.perf_counter()
         ours = fcstream.private_frequent(texts, rho=rho, delta=DELTA)
         seconds = time.perf_counter() - start
         print(
-            f"rho {rho:g}: {len(ours.value or [])} of {len(distinct)} texts told; {RECORDS / seconds:.3g} records/s, "
-            f"sorting them takes {sorting / seconds:.2g} times as long"
+            f"  rho {rho:g}: {len(ours.value or [])} of {len(distinct)} texts told; {len(texts) / seconds:.3g} "
+            f"records/s, sorting them takes {sorting / seconds:.2g} times as long"
         )
         for what, epsilon in (("zCDP", math.sqrt(2 * rho)), ("epsilon", epsilon_tight(rho, DELTA))):
             least = 1 + math.log(1 / (2 * DELTA)) / epsilon
             told = counts + random.laplace(0, 1 / epsilon, len(counts)) >= least
             print(f"    Laplace at the same {what} ({epsilon:.2f}): {int(told.sum())}, from {least:.1f} on")
+        if opendp is not None:
+            start = time.perf_counter()
+            given = json.dumps([rho, DELTA, texts])
+            done = subprocess.run([opendp, "-c", OPENDP], input=given, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"    OpenDP: {done.stderr.strip().splitlines()[-1]}")
+            else:
+                many, least = json.loads(done.stdout)
+                print(f"    OpenDP: {many}, from {least} on; {time.perf_counter() - start:.1f} s with its start")
+
+
+def main(opendp: str | None = None) -> None:
+    random = np.random.default_rng(1)
+    print(f"{RECORDS:,} records, Zipf 1.2")
+    compare([f"value {i}" for i in np.minimum(random.zipf(1.2, RECORDS), VALUES)], opendp)
+    for file, name in COLUMNS if "FCSTREAM_DATA" in os.environ else ():
+        texts = column(file, name)
+        print(f"{file}, {name}: {len(texts):,} records")
+        compare(texts, opendp)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -54,15 +54,14 @@ def naming(options: Options, releases: Sequence[Options]) -> Iterator[None]:
 def _check_names(releases: Sequence[Options]) -> None:
     names = [options.name for options in releases]
     for i, name in enumerate(names):
+        key = f"release[{i}].name" if len(names) > 1 else "release.name"
         if name is None:
             if len(names) > 1:
-                raise ConfigError("is required where there are several `[[release]]`", f"release[{i}].name")
+                raise ConfigError("is required where there are several `[[release]]`", key)
         elif not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or "/" in name:
-            raise ConfigError(
-                f"must be 1 to {_LONGEST_NAME} printable characters without '/', got {name!r}", "release.name"
-            )
+            raise ConfigError(f"must be 1 to {_LONGEST_NAME} printable characters without '/', got {name!r}", key)
         elif name in names[:i]:
-            raise ConfigError(f"must be different for each answer, {name!r} is there twice", "release.name")
+            raise ConfigError(f"must be different for each answer, {name!r} is there twice", key)
 
 
 def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) -> WindowAnswer:

@@ -182,6 +182,8 @@ class WindowCloser:
         What it leaves for later windows is added to `states`.
         """
         charge, is_paid_by_all = result.charge, self._participation.note(result)
+        if charge is not None and charge.loss != answers.loss:  # charged before a crash, when another loss was offered
+            answers = self._job.spending.answers_at(charge.loss.rho_nano, self._tracks)
         answers = self._epochs.within(answers, window)
         if charge is None:
             reason = "budget_exhausted" if result.interrupted is None else "interrupted"
@@ -193,8 +195,6 @@ class WindowCloser:
             # must not change that decision, because there is no second draw.
             return self._as_releases(window, answers.refused("interrupted", charge.loss), result.spent), _NOTHING
         view = records.view(self._job.schedule.panes(window), users, result.admitted)
-        if charge.loss != answers.loss:  # charged before a crash, when another loss was offered
-            answers = self._job.spending.answers_at(charge.loss.rho_nano, self._tracks)
         outcomes = answers.release(view, charge, self._noise)
         states += self._epochs.states(window, outcomes)
         refund = charge.unused
