@@ -36,17 +36,18 @@ COLUMNS = (
     ("houston_incidents.csv.gz", "offense"),
 )
 OPENDP = """
-import json, math, sys
+import collections, json, math, sys
 import opendp.prelude as dp
 dp.enable_features("contrib", "floating-point")
 rho, delta, texts = json.load(sys.stdin)
-domain = dp.vector_domain(dp.atom_domain(T="String"))
-counted = dp.t.make_count_by(domain, dp.symmetric_distance(), TV="i64")
+counted = dict(collections.Counter(texts))
+domain = dp.map_domain(dp.atom_domain(T="String"), dp.atom_domain(T="i64"))
+metric = dp.l02inf_distance(dp.absolute_distance(T="i64"))
 scale = math.sqrt(1 / (2 * rho))
 def at(threshold):
-    return counted >> dp.m.then_gaussian_threshold(scale=scale, threshold=threshold)
+    return dp.m.make_gaussian_threshold(domain, metric, scale=scale, threshold=threshold)
 def cost(threshold):
-    spent = at(threshold).map(1)
+    spent = at(threshold).map((1, 1, 1))
     return spent[1] if isinstance(spent, tuple) else spent
 low, high = 1, 1
 while cost(high) > delta:
@@ -54,7 +55,7 @@ while cost(high) > delta:
 while high - low > 1:
     middle = (low + high) // 2
     low, high = (middle, high) if cost(middle) > delta else (low, middle)
-told = at(high)(texts)
+told = at(high)(counted)
 print(json.dumps([len(told), high]))
 """
 
