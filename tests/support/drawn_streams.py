@@ -65,14 +65,14 @@ def accepted(make):
 
 
 def _any_stream(draw: random.Random, clock: str, url: str) -> dict[str, Any]:
-    stream, slide = _any_unit(draw), draw.choice([None, "5s", "2s"])
+    stream, slide = _any_unit(draw), draw.choice([None, None, "5s", "2s"])
     features = _any_features(draw, stream)
     answers = [_any_answer(draw, f"a{i}", stream, slide, features) for i in range(draw.randint(1, 5))]
     window: dict[str, Any] = schedule(clock)
     if slide is not None:
         window["slide"] = slide
     if any(answer.get("method") == "recentered" for answer in answers):
-        window["max_records"] = draw.choice([3, 15, 10**5])
+        window["max_records"] = draw.choice([3, 10, 10**5])
     # What a mean does not use is refunded, by a rule that the twin does not know: then nobody's budget runs out.
     has_means = any(answer["kind"] == "mean" for answer in answers)
     return {
@@ -81,7 +81,7 @@ def _any_stream(draw: random.Random, clock: str, url: str) -> dict[str, Any]:
         "features": features,
         "window": window,
         "release": answers,
-        "budget": {"rho": ENOUGH if has_means else draw.choice([ENOUGH, 20.0, 40.0]), "delta": 1e-2},
+        "budget": {"rho": ENOUGH if has_means else draw.choice([ENOUGH, 12.0, 25.0]), "delta": 1e-2},
         "ledger": {"url": url},
     }
 
@@ -124,7 +124,7 @@ def _any_answer(draw: random.Random, name: str, stream, slide, features) -> dict
     is_users = stream["unit"] == "user"
     kinds = ["count", "sum", "histogram"] * 2 + ["ball", "recentered"]
     if stream["unit"] == "event" and slide is None:
-        kinds += ["total"] * 3
+        kinds += ["total"] * 6
     kind = draw.choice(kinds)
     options = {
         "count": _count_options,

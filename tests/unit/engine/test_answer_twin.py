@@ -8,7 +8,7 @@ import pytest
 from support import answer_twin
 from support.drawn_streams import draw_records, draw_stream, open_silent, push, run, salts_of
 
-SEEDS = range(40)
+SEEDS = range(60)
 
 
 def drawn(seed):
