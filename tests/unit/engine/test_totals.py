@@ -354,3 +354,28 @@ def test_the_options_have_their_defaults():
     assert (options.of, options.theta, options.holds_records) == ("count", 0.8, False)
     assert options.takes_categories
     assert not options.needs_features
+
+
+def test_a_window_that_was_stored_before_the_seal_failed_stays_in_the_totals(monkeypatch):
+    """What memory holds of the epoch is read anew: the failed call may have sealed it or not."""
+    wide = {"release": {"rho": 5e7}, "budget": {"rho": 1e8}}  # hardly any noise
+    engine = Engine(config_of(**wide), noise=Noise(SeededEntropy(1)))
+    real, calls = MemoryLedger.seal_with_states, []
+
+    def failing(self, *given):
+        real(self, *given)
+        calls.append(given)
+        if len(calls) == 2:
+            raise OSError("the answer was lost")
+
+    monkeypatch.setattr(MemoryLedger, "seal_with_states", failing)
+    found = run(engine, [0])
+    push(engine, 1)
+    with pytest.raises(OSError, match="lost"):
+        engine.advance(2001)
+    found += engine.advance(2001)
+    push(engine, 2)
+    found += engine.advance(3001)
+    totals = np.cumsum([bins_of(window) for window in range(3)], axis=0)
+    assert [np.round(release.value).tolist() for release in found] == totals.tolist()
+    engine.abort()
