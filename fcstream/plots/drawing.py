@@ -192,7 +192,8 @@ def finish(
     every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
     cost = max((release.rho, release.delta) for release in series.releases)
     text = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
-    lines = [f"stream {first.stream!r}: {first.kind} per window{every}, at most {text} each"]
+    answer = "" if first.name is None else f", answer {first.name!r}"
+    lines = [f"stream {first.stream!r}{answer}: {first.kind} per window{every}, at most {text} each"]
     cap = first.guarantee
     notes = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}"]
     if shown < all_:

@@ -82,6 +82,8 @@ def read_series(lines: Iterable[bytes], stream: str | None = None, answer: str |
 def _chosen(names: set[str], wanted: str | None, option: str) -> str | None:
     """Return the name that is wanted, or the only one."""
     known = ", ".join(map(repr, sorted(names)))
+    if wanted is not None and names == {""}:
+        raise ConfigError("must be left out: these releases have no names", option)
     if wanted is not None and wanted not in names:
         raise ConfigError(f"must be one of {known or 'none'}, got {wanted!r}", option)
     if wanted is None and len(names) > 1:

@@ -248,6 +248,19 @@ def test_series_are_ordered_and_counted_once():
     assert ReleaseSeries([one], {}).reasons == {}
 
 
+def test_one_answer_of_several_is_chosen_and_named(tmp_path):
+    slow, fast = (release(0, [1.0], name=name, place=i) for i, name in enumerate(("slow", "fast")))
+    with pytest.raises(ConfigError, match="--answer: is required: there are releases of 'fast', 'slow'"):
+        read_series(lines_of(slow, fast))
+    with pytest.raises(ConfigError, match="--answer: must be one of 'fast', 'slow', got 'x'"):
+        read_series(lines_of(slow, fast), None, "x")
+    with pytest.raises(ConfigError, match="--answer: must be left out: these releases have no names"):
+        read_series(lines_of(release(0, [1.0])), None, "slow")
+    assert read_series(lines_of(slow, fast), None, "slow").releases == [slow]
+    assert "answer 'slow'" in drawn([slow], tmp_path)
+    assert "answer" not in drawn([release(0, [1.0])], tmp_path)
+
+
 @pytest.mark.parametrize(
     "line", [b"SENTINEL", b'{"a": "SENTINEL"}', b"\xff\xfe", b"[1]", b'{"window_open_ms": "SENTINEL"}']
 )
