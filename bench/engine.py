@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import platform
 import resource
 import statistics
@@ -260,7 +261,8 @@ def start() -> None:
         call("init")
         call("simulate", "--out", "telemetry.jsonl")
         cold = call("run", "rooms.toml")
-        os.remove(f"{folder}/ledger.db")
+        for path in pathlib.Path(folder).glob("ledger.db*"):  # its witness too: without it the ledger is missing
+            path.unlink()
         warm = call("run", "rooms.toml")
     print(f"  the README's job: cold (compilation included) {cold:.1f} s, must 60 s; warm {warm:.1f} s, must 3 s")
 

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
 import fcstream
 from fcstream.accounting.losses import epsilon_tight
@@ -95,7 +96,48 @@ def compare(texts: list[str], opendp: str | None) -> None:
                 print(f"    OpenDP: {many}, from {least} on; {time.perf_counter() - start:.1f} s with its start")
 
 
+def stream(unit: str) -> dict:
+    """A stream of one window."""
+    release = {"kind": "frequent", "rho": 1.0, "delta": DELTA}
+    more = {"user": "who"} if unit == "user" else {}
+    release |= {"values_per_user": 3} if more else {"max_values": 2 * VALUES}
+    return {
+        "stream": {"name": "bench", "unit": unit} | more,
+        "features": [{"name": "text", "type": "text"}],
+        "window": {"length": "10s", "start": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:10Z"},
+        "release": release,
+        "budget": {"rho": 1.0, "delta": 1e-6},
+        "ledger": {"url": "memory:"},
+    }
+
+
+def streams(texts: list[str]) -> None:
+    """Print how many records a second of processor time streams take, from pushed columns to the release."""
+    random = np.random.default_rng(2)
+    column, n = pyarrow.array(texts), len(texts)
+    times = pyarrow.array(np.sort(random.integers(0, 10_000, n)))
+    for users in (None, 100, 10):
+        columns = {"ts_ms": times, "text": column}
+        if users is not None:
+            columns["who"] = pyarrow.array([f"user {i}" for i in random.integers(0, n // users, n)])
+        table, config = pyarrow.table(columns), stream("event" if users is None else "user")
+        rates = []
+        for _ in range(3):
+            engine = fcstream.Engine(config)
+            began = time.process_time()
+            for start in range(0, n, 50_000):
+                engine.push(table.slice(start, 50_000))
+            (release,) = engine.close()
+            rates.append(n / (time.process_time() - began))
+            assert release.status == "released"
+        whose = "" if users is None else f", {users} records of each user"
+        print(f"a stream{whose}: {max(rates):.3g} records/s")
+
+
 def main(opendp: str | None = None) -> None:
+    random = np.random.default_rng(1)
+    print(f"{RECORDS:,} records of {VALUES:,} texts, all as common")
+    streams([f"value {i}" for i in random.integers(0, VALUES, RECORDS)])
     random = np.random.default_rng(1)
     print(f"{RECORDS:,} records, Zipf 1.2")
     compare([f"value {i}" for i in np.minimum(random.zipf(1.2, RECORDS), VALUES)], opendp)

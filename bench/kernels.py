@@ -36,7 +36,7 @@ CASES = {  # n, d, outliers: (must, aim) times the best peer
     (5_000, 1000, 0.0): (4.2, 6),
     (5_000, 1000, 0.3): (3.2, 5),
 }
-PEERS = ("balltree", "kdtree", "ckdtree", "gemm64", "gemm32")
+PEERS = ("balltree", "kdtree", "ckdtree", "gemm64", "gemm32", "blocks32")
 PATIENCE = 3.0  # seconds after which a peer is out of the race
 REPEATS = 9
 
@@ -77,6 +77,27 @@ def gemm(points: np.ndarray, r: float, dtype: type) -> np.ndarray:
     return counts
 
 
+def blocks(points: np.ndarray, r: float, side: int = 1024) -> np.ndarray:
+    """Squared distances as one product of float32 with the norms inside, in blocks that stay in the cache, each pair
+    once; masks are added up eight lanes at a time.
+    """
+    n = len(points)
+    x = (points - points.mean(axis=0)).astype(np.float32)
+    norms, ones = np.einsum("ij,ij->i", x, x)[:, None], np.ones((n, 1), np.float32)
+    padding = ((0, -n % 8), (0, 0))  # of nan, which is nobody's friend
+    left = np.pad(np.hstack([x, norms, ones]), padding, constant_values=np.nan)
+    right = np.pad(np.hstack([-2 * x, ones, norms]), padding, constant_values=np.nan)
+    counts = np.zeros(len(left), np.int64)
+    for i in range(0, len(left), side):
+        for j in range(i, len(left), side):
+            near = left[i : i + side] @ right[j : j + side].T <= np.float32(r * r)
+            lanes = near.view(np.uint64)
+            counts[i : i + side] += lanes.sum(axis=1).view(np.uint8).reshape(-1, 8).sum(axis=1, dtype=np.int64)
+            for k in range(0, len(near) if j > i else 0, 255):
+                counts[j : j + side] += lanes[k : k + 255].sum(axis=0).view(np.uint8)
+    return counts[:n]
+
+
 def rival(name: str, points: np.ndarray, r: float):  # type: ignore[no-untyped-def]
     if name in ("balltree", "kdtree"):
         from sklearn.neighbors import BallTree, KDTree
@@ -87,6 +108,8 @@ def rival(name: str, points: np.ndarray, r: float):  # type: ignore[no-untyped-d
         from scipy.spatial import cKDTree
 
         return lambda: cKDTree(points).query_ball_point(points, r, return_length=True)
+    if name == "blocks32":
+        return lambda: blocks(points, r)
     return lambda: gemm(points, r, np.float64 if name == "gemm64" else np.float32)
 
 
@@ -184,14 +207,18 @@ def race(case: tuple[int, int, float]) -> None:
             sums[name] = found[1]
     for racer in racers.values():
         racer.stop()
-    best = min((name for name in PEERS if name in racers), key=lambda name: statistics.median(times[name]))
-    ratio = statistics.median(p / o for p, o in zip(times[best], times["fcstream"], strict=True))
+    ours = statistics.median(times["fcstream"])
+    left = [name for name in PEERS if name in racers]
+    if left:
+        best = min(left, key=lambda name: statistics.median(times[name]))
+        ratio = statistics.median(p / o for p, o in zip(times[best], times["fcstream"], strict=True))
+    else:  # at least so much
+        best, ratio = f"> {PATIENCE:g} s", PATIENCE / ours
     must, aim = CASES[case]
     others = " ".join(
         f"{name} {statistics.median(times[name]):.4g}" if name in racers else f"{name} >{PATIENCE:g}" for name in PEERS
     )
     differ = {name: sums[name] - sums["fcstream"] for name in racers if sums[name] != sums["fcstream"]}
-    ours = statistics.median(times["fcstream"])
     print(
         f"{case[0]:7d} x {case[1]:<5d}{case[2]:4.0%}  ours {ours:8.5f} s  best peer {best:9s} {ratio:6.1f} x "
         f"(must {must}, aim {aim}) {'ok' if ratio >= must else 'BELOW'}   [{others}]"

@@ -76,7 +76,7 @@ def one(way: str, config_path: str) -> None:
     if way.startswith("local"):
         from fcstream.connectors import open_sink, open_source
         from fcstream.counting.threads import set_threads
-        from fcstream.engine.keyed import open_engine
+        from fcstream.engine.opening import open_engine
         from fcstream.service.batch import run
 
         set_threads(int(way.removeprefix("local")))

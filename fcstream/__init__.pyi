@@ -38,6 +38,7 @@ from .counting.multi_radius import LadderCounts as LadderCounts
 from .counting.sampled import BlockCounts as BlockCounts
 from .counting.sampled import HiddenCounts as HiddenCounts
 from .counting.threads import set_threads as set_threads
+from .engine.discovering import DiscoveringEngine as DiscoveringEngine
 from .engine.engine import Engine as Engine
 from .engine.keyed import KeyedEngine as KeyedEngine
 from .engine.stream import Stream as Stream

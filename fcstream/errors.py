@@ -7,7 +7,9 @@
     │   ├── UnusablePlan             2   a configuration that could never release anything
     │   └── AddressTaken             1   an address to listen at that is not free now: trying again may help
     ├── SourceError                  1   input that cannot be opened or read
+    ├── SchemasUnreachable           1   a registry of schemas that does not answer
     ├── SinkError                    1   output that cannot be written
+    │   └── OutputClosed             1   standard output whose reader went away: trying again cannot help
     ├── EngineClosed                 1   a call on an engine after `close`
     ├── CounterBroken                1   a call on a friend counter that was interrupted before
     ├── BudgetExhausted              3   a charge that does not fit
@@ -72,8 +74,16 @@ class SourceError(FcstreamError):
     """Input cannot be opened or read to its end."""
 
 
+class SchemasUnreachable(FcstreamError):
+    """A registry of schemas does not answer; messages wait, and are read again."""
+
+
 class SinkError(FcstreamError):
     """Output cannot be opened or written; sealed releases stay in the ledger."""
+
+
+class OutputClosed(SinkError):
+    """The reader of standard output went away, so trying again cannot help."""
 
 
 class EngineClosed(FcstreamError):

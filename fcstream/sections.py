@@ -9,6 +9,7 @@ from __future__ import annotations
 from .config.sections import (
     BudgetSection,
     FeatureSection,
+    KeyDiscoverySection,
     LatticeSection,
     StreamSection,
     WindowSection,
@@ -31,6 +32,7 @@ from .releases.tables.synthetic import SyntheticOptions
 from .releases.totals.total import TotalOptions
 
 Records = StreamSection
+KeyDiscovery = KeyDiscoverySection
 Lattice = LatticeSection
 Feature = FeatureSection
 Window = WindowSection

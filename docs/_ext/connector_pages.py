@@ -14,8 +14,11 @@ TITLES = {
     "rabbitmq-stream": "RabbitMQ streams",
     "amqp": "AMQP 0-9-1 queues",
     "mqtt": "MQTT 5",
+    "stdin": "Pipes",
     "postgresql": "PostgreSQL",
-    "http": "Web servers",
+    "influx": "InfluxDB",
+    "otlp": "OpenTelemetry",
+    "http": "HTTP",
 }
 ROLES = {"source": "a source that replays", "queue": "a source that is read through a spool", "sink": "a sink"}
 
@@ -64,8 +67,8 @@ def _row(option: UrlOption) -> str:
 def file_schemes() -> str:
     lists = (
         ("`[source]`", registry.FILE_SOURCES),
-        ("`[sink]`", registry.FILE_SINKS),
-        ("`[sink]`", registry.TABLE_SINKS),
+        ("`[sink]`", tuple(dict.fromkeys((*registry.FILE_SINKS, *registry.STANDARD_OUTPUT)))),
+        ("`[sink]`", registry.FOLDER_SINKS),
     )
     rows = [f"| `{scheme}:` | {section} | {FILES[scheme, section]} |\n" for section, names in lists for scheme in names]
     return "| URL | where | what |\n| --- | --- | --- |\n" + "".join(rows)
@@ -75,13 +78,23 @@ FILES = {
     ("jsonl", "`[source]`"): "`jsonl:PATH`: a JSON object on each line; also `.gz`; `-` is standard input",
     ("csv", "`[source]`"): "`csv:PATH`: a table with a head; also `.gz`; `-` is standard input",
     (
+        "arrow",
+        "`[source]`",
+    ): "`arrow:PATH`: an Arrow IPC file or stream (extra `arrow`); `-` is a stream on standard input",
+    ("parquet", "`[source]`"): "`parquet:PATH`: a Parquet file (extra `arrow`)",
+    (
         "jsonl",
         "`[sink]`",
     ): "`jsonl:PATH`: a release on each line, appended; `-` is standard output. `[dead_letter]` takes it too",
     (
+        "influx",
+        "`[sink]`",
+    ): "`influx:-`: InfluxDB line protocol on standard output, a line for each number (extra `influx`)",
+    (
         "csv-tables",
         "`[sink]`",
     ): "`csv-tables:FOLDER`: synthetic rows, a file for each window, and the release beside it",
+    ("parquet", "`[sink]`"): "`parquet:FOLDER`: a row for each release of any kind, in Parquet files (extra `arrow`)",
     ("jsonl-tables", "`[sink]`"): "`jsonl-tables:FOLDER`: likewise, a JSON object on each line",
     ("parquet-tables", "`[sink]`"): "`parquet-tables:FOLDER`: likewise, as Parquet (extra `arrow`)",
 }

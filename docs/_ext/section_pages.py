@@ -76,6 +76,11 @@ def _sections(fields: dict[str, Any]) -> Iterator[str]:
             yield f"{about[:1].upper()}{about[1:]}\n\n"
         yield _in_python(section)
         yield entries(section, name, keys_of(section))
+        for key, kind in keys_of(section).items():
+            for inner in fcstream.config.conversion.sections_of(kind):
+                about = inspect.getdoc(inner).partition(": ")[2]
+                yield f"## `[{name}.{key}]`\n\n{about[:1].upper()}{about[1:]}\n\n{_in_python(inner)}"
+                yield entries(inner, f"{name}.{key}", keys_of(inner))
 
 
 def _by_kind(
@@ -181,6 +186,8 @@ def shown_type(kind: Any) -> str:
         return f"list of {shown_type(get_args(kind)[0])}s"
     if get_origin(kind) is dict:
         return f"table of {shown_type(get_args(kind)[1])}s"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return "table"
     return {str: "text", float: "number", int: "whole number", bool: "true or false"}[kind]
 
 

@@ -8,11 +8,11 @@ import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 
 from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.cli.templates import template
 from fcstream.planning.simulation import SensorFleet
 
 NAME = "A day of readings, some of them broken; their plain means, and the private means that fcstream publishes."
@@ -74,7 +74,7 @@ def readings() -> np.ndarray:
 
 def publish(rows: np.ndarray) -> list[Release]:
     """Release the mean of every window with the configuration that `fcstream init` writes."""
-    config = tomllib.loads(resources.files("fcstream.cli").joinpath("sample.toml").read_text(encoding="utf-8"))
+    config = tomllib.loads(template())
     config = {**config, "ledger": {"url": "memory:"}}
     del config["source"], config["sink"]
     with Engine(config, noise=Noise(SeededEntropy(1)), on_rejection=lambda rejections: None) as engine:

@@ -2,14 +2,14 @@
 
 import json
 import tomllib
-from importlib import resources
 
 import drawn
 import numpy as np
 
+from fcstream.cli.templates import template
 from fcstream.planning.simulation import SensorFleet
 
-config = tomllib.loads((resources.files("fcstream") / "cli" / "sample.toml").read_text())
+config = tomllib.loads(template())
 fleet = SensorFleet(50, 1458000000000, 86_400_000, 50_000, 1, 0.004)
 records = []
 for line in fleet.lines():

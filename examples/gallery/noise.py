@@ -35,7 +35,7 @@ def sigma(size, rho):
 # Ten times the records make a tenth of the noise; ten times the budget makes a third of it. A line begins at the
 # smallest window that its budget suffices for.
 
-sizes = [round(10 ** (k / 8)) for k in range(12, 41, 2)]
+sizes = [round(10 ** (k / 8)) for k in range(12, 41, 3)]
 figure, axes = plt.subplots(figsize=(8, 4.4), layout="constrained")
 for rho in (1.0, 0.1, 0.01, 0.001):
     axes.loglog(sizes, [sigma(size, rho) for size in sizes], "o-", markersize=3, label=f"rho {rho:g} a window")

@@ -70,10 +70,17 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
     bins = np.empty(LANES, np.int64)
     for t in range((lanes_used + LANES - 1) // LANES):
         _tile_norms(tiles[t], center, norms)
+        least, most = np.inf, 0.0
+        for j in range(min(LANES, lanes_used - t * LANES)):
+            if mask[t * LANES + j]:
+                least, most = min(least, norms[j]), max(most, norms[j])
+        first = np.searchsorted(bounds, least)  # the lanes of a tile lie in few bins
         for j in range(LANES):
-            bins[j] = 0
-        for b in range(len(bounds)):
+            bins[j] = first
+        for b in range(first, len(bounds)):
             bound = bounds[b]
+            if bound >= most:
+                break
             for j in range(LANES):
                 bins[j] += norms[j] > bound
         for j in range(min(LANES, lanes_used - t * LANES)):

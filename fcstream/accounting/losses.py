@@ -147,6 +147,27 @@ class PrivacyLoss(Loss):
     def parts(self) -> tuple[int, int]:
         return self.rho_nano, self.delta_femto
 
+    # Every stage of every answer of every window is added and compared, so these are written out.
+
+    def __post_init__(self) -> None:
+        if self.rho_nano < 0 or self.delta_femto < 0:
+            raise ConfigError("a privacy loss must not be negative")
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        if other.__class__ is not PrivacyLoss:
+            self._parts_of(other)
+        return PrivacyLoss(self.rho_nano + other.rho_nano, self.delta_femto + other.delta_femto)
+
+    def __sub__(self, other: PrivacyLoss) -> PrivacyLoss:
+        if other.__class__ is not PrivacyLoss:
+            self._parts_of(other)
+        return PrivacyLoss(self.rho_nano - other.rho_nano, self.delta_femto - other.delta_femto)
+
+    def fits(self, capacity: PrivacyLoss) -> bool:
+        if capacity.__class__ is not PrivacyLoss:
+            self._parts_of(capacity)
+        return self.rho_nano <= capacity.rho_nano and self.delta_femto <= capacity.delta_femto
+
     @property
     def rho(self) -> float:
         return self.rho_nano / RHO_UNIT

@@ -1,14 +1,14 @@
-"""The command: ``fcstream run | check | plan | doctor | budget | plot | score | simulate | init | local``.
+"""The command: ``fcstream run | check | plan | doctor | report | budget | plot | score | simulate | init | local``.
 
 Here belongs what only a command line needs: options, progress, exit codes and text for people, one file for each
 group of commands. What a command does is done by the package it calls, so that a program can do the same. Importing
 this is cheap: what a command needs is imported when it runs.
 
-Files: `run`; `preflight` (``check``, ``plan``, ``doctor``); `budget`; `tools` (``plot``, ``score``, ``simulate``,
-``init``); `local`.
+Files: `run`; `preflight` (``check``, ``plan``, ``doctor``); `report`; `budget`; `tools` (``plot``, ``score``,
+``simulate``, ``init``); `local`.
 """
 
-from . import budget, local, preflight, run, tools
+from . import budget, local, preflight, report, run, tools
 from .base import main
 
-__all__ = ["budget", "local", "main", "preflight", "run", "tools"]
+__all__ = ["budget", "local", "main", "preflight", "report", "run", "tools"]

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,7 @@ def _serve(
         supervisors = serve(streams)
     if as_json:
         for config, supervisor in zip(configs, supervisors, strict=True):
-            click.echo(json.dumps({"stream": config.stream.name, **asdict(supervisor.counters)}), err=True)
+            click.echo(json.dumps({"stream": config.stream.name, **supervisor.counters.as_dict()}), err=True)
 
 
 class RunReport:
@@ -179,14 +178,15 @@ def _run_on_spark(config: Config, report: RunReport, master: str | None, uncheck
 
 def _run_here(config: Config, report: RunReport, progress: ProgressLine, unchecked: bool) -> Summary:
     from ..connectors import open_dead_letter, open_sink, open_source
-    from ..engine.keyed import open_engine
+    from ..engine.opening import open_engine
     from ..service.batch import run as run_job
     from ..service.checking import SampledSource
 
     rejections: list[Callable[[Sequence[Rejection]], object]] = []
     dead_letters = None
     with ExitStack() as stack:
-        reader = SampledSource(open_source(_source_url(config), config.job.schema))
+        assert config.source is not None
+        reader = SampledSource(open_source(_source_url(config), config.job.schema, config.source.csv_dialect()))
         stack.callback(reader.close)
         if not unchecked:  # checked before a ledger is made, which would be bound to a mistaken configuration
             report.check(reader.sample(config.job))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import click
@@ -98,18 +97,27 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
 
 @main.command()
 @click.argument("path", type=click.Path(), default="rooms.toml")
+@click.option("--kind", default="mean", show_default=True, metavar="KIND", help="What is released, such as histogram.")
+@click.option(
+    "--source", default="jsonl", show_default=True, metavar="SCHEME", help="Where records come from, such as kafka."
+)
 @guarded
-def init(path: str) -> None:
-    """Write a commented sample configuration to PATH (rooms.toml), to run on simulated telemetry."""
-    sample = resources.files(__package__).joinpath("sample.toml").read_text(encoding="utf-8")
+def init(path: str, kind: str, source: str) -> None:
+    """Write a commented sample configuration to PATH (rooms.toml).
+
+    There is one for every kind of release and every source. One for JSON lines runs on simulated telemetry.
+    """
+    from .templates import next_command, template
+
+    text = template(kind, source, path)
     try:
         with open(path, "x", encoding="utf-8") as file:
-            file.write(sample)
+            file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} is there already: remove it, or name another PATH") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
-    click.echo(f"wrote {path}; next: fcstream simulate --out telemetry.jsonl && fcstream run {path}", err=True)
+    click.echo(f"wrote {path}; next: {next_command(source, path)}", err=True)
 
 
 @main.command()

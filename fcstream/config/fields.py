@@ -6,6 +6,8 @@ import math
 
 from ..errors import ConfigError
 from ..formats.batch import Schema, UnusableRecord, parse_number
+from ..formats.envelopes import EnvelopeField
+from ..formats.paths import FieldPath, parse_path
 from ..stream.lattice import Grid, Lattice
 from .sections import FeatureSection, Sections, StreamSection
 
@@ -33,6 +35,10 @@ def schema_of(config: Sections) -> Schema:
         frozenset(f.name for f in config.features if f.optional),
         {f.name: f.text_bytes() for f in config.features if f.is_text},
         tuple(f.name for f in config.features),
+        _paths(config),
+        _records(config),
+        frozenset(f.name for f in config.features if f.text) | _in_envelopes(config),
+        headers=frozenset() if config.source is None else config.source.headers(),
     )
     names = [f.name for f in config.features]
     if len(set(names)) < len(names):
@@ -43,6 +49,32 @@ def schema_of(config: Sections) -> Schema:
         if name is not None and name in (stream.time, *names):
             raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{key}")
     return schema
+
+
+def _paths(config: Sections) -> dict[str, FieldPath | EnvelopeField]:
+    """Return where fields stand that are not plain ones of a message."""
+    stream, found = config.stream, {}
+    named = [("time", stream.time), ("user", stream.user), ("key", stream.key)]
+    for key, text in named:
+        if text is not None:
+            found[text] = parse_path(text, f"stream.{key}")
+    found |= {f.name: parse_path(f.path, f"{f.key}.path") for f in config.features if f.path is not None}
+    return {name: place for name, place in found.items() if place != FieldPath.named(name)}
+
+
+def _in_envelopes(config: Sections) -> frozenset[str]:
+    """Return the numbers that come with messages, always as text."""
+    return frozenset(f.name for f in config.features if f.type == "number" and (f.path or "").startswith("@"))
+
+
+def _records(config: Sections) -> FieldPath | None:
+    text = None if config.source is None else config.source.records
+    if text is None:
+        return None
+    path = parse_path(text, "source.records")
+    if isinstance(path, EnvelopeField):
+        raise ConfigError(f"must be a list in the body of a message, got {text!r}", "source.records")
+    return path
 
 
 def grid_of(config: Sections) -> Grid:

@@ -19,10 +19,22 @@ from ..stream.windows import Schedule
 from .answers import answers_of, text_codes
 from .durations import NOW, duration_ms, instant_ms
 from .fields import grid_of, schema_of
-from .sections import BudgetSection, Sections, WindowSection
+from .key_discovery import (
+    LONGEST_KEY,
+    check_discovery,
+    check_key_texts,
+    discovery_of,
+    finder_answers,
+    finder_schedule,
+    finder_schema,
+    first_keys,
+)
+from .sections import BudgetSection, KeyDiscoverySection, Sections, WindowSection
 from .specification import promise, specification
 
-_LONGEST_KEY = 200
+FINDER = ""
+"""Instead of a key: the part of a stream that finds its keys. No key is empty."""
+_NOTHING = PrivacyLoss()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class Job:
     spending : Spending
         How each window's answers and charge are decided.
     keys : tuple of str
-        Keys of a stream with keys; `terms` are then those of each key's stream except for its name, see `part`.
+        Declared keys; `terms` are then those of each key's stream except for its name, see `part`.
     key : str or None
         The key whose stream this job is about.
     keys_chosen : int or None
@@ -50,6 +62,13 @@ class Job:
         Features of texts that answers read.
     text_codes : tuple of TextCodes
         Further coordinates that stand for texts in conditions.
+    finder : KeyFinder or None
+        How keys are found, if they are not declared.
+    iso_times : bool
+        Whether releases hold times as texts too.
+    paid_beside : PrivacyLoss
+        What a record pays at most in the other parts of the stream: for the search of its period, and there for its
+        window.
     """
 
     schema: Schema
@@ -66,6 +85,14 @@ class Job:
     keys_chosen: int | None = None
     texts: tuple[str, ...] = ()
     text_codes: tuple[TextCodes, ...] = ()
+    finder: KeyFinder | None = None
+    paid_beside: PrivacyLoss = _NOTHING
+    iso_times: bool = False
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the stream is divided by keys, declared or found."""
+        return bool(self.keys) or self.finder is not None
 
     @property
     def width(self) -> int:
@@ -73,7 +100,12 @@ class Job:
         return self.grid.dimension + len(self.text_codes)
 
     def part(self, key: str) -> Job:
-        """Return the job of one key's stream, which is a stream of its own in the ledger and at the sink."""
+        """Return the job of one key's stream, which is a stream of its own in the ledger and at the sink.
+
+        `FINDER` is the one that finds keys.
+        """
+        if key == FINDER and self.finder is not None:
+            return self.finder.job
         terms = replace(self.terms, stream=part_name(self.terms.stream, key))
         if self.keys_chosen is not None:
             terms = replace(terms, group=None)  # users' filters are in the stream without a key
@@ -92,9 +124,9 @@ class Job:
 
     def for_key(self, key: str | None) -> Job:
         """Return the job of a stream without keys (None), or of one of the keys."""
-        if key is None and not self.keys:
+        if key is None and not self.has_keys:
             return self
-        if key not in self.keys:
+        if key is None or (self.finder is None and key not in self.keys):
             raise ConfigError("must be one of `stream.keys`; `KeyedEngine` answers all of them", "key")
         return self.part(key)
 
@@ -104,13 +136,19 @@ class Job:
         stream, window = config.stream, config.window
         _check_name(stream.name)
         _check_group(config)
+        if config.source is not None:
+            config.source.csv_dialect()
         schema = schema_of(config)
         keys, shares = _keys(config)
         grid = grid_of(config)
         schedule = _schedule(window)
         answers = answers_of(config, grid, schedule)
-        terms = _terms(config, answers, schedule, keys, shares)
-        return cls(
+        finding: PrivacyLoss | None = None
+        if discovery_of(config) is not None:
+            check_discovery(config, schedule, answers)
+            finding = finder_answers(config, finder_schedule(config, schedule), answers.loss).loss
+        terms = _terms(config, answers, schedule, keys, shares, finding)
+        plain = cls(
             schema=schema,
             grid=grid,
             schedule=schedule,
@@ -124,7 +162,58 @@ class Job:
             keys_chosen=_keys_chosen(config, keys),
             texts=_texts_read(answers),
             text_codes=text_codes(config),
+            iso_times=config.stream.iso_times,
         )
+        return plain if finding is None else _with_finder(config, plain, finding)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFinder:
+    """How the keys of a stream are found.
+
+    Attributes
+    ----------
+    job : Job
+        Of the stream that finds them, whose windows are the periods.
+    period_windows : int
+        Number of windows in a period.
+    first : tuple of str
+        Keys of the first period.
+
+    Privacy
+    -------
+    Public: nothing here reads data.
+
+    Source
+    ------
+    Specification 8.9; proof 2.14; ours.
+    """
+
+    job: Job
+    period_windows: int
+    first: tuple[str, ...]
+
+
+def _with_finder(config: Sections, job: Job, loss: PrivacyLoss) -> Job:
+    """Add the job that finds the keys of a stream."""
+    schedule, keys = finder_schedule(config, job.schedule), discovery_of(config)
+    assert keys is not None
+    answers, is_event = finder_answers(config, schedule, job.answers.loss), job.terms.unit == "event"
+    found = replace(
+        job,
+        schema=finder_schema(config, job.schema.user),
+        grid=answers[0].grid,
+        schedule=schedule,
+        answers=answers,
+        terms=replace(job.terms, stream=part_name(job.terms.stream, FINDER)),
+        spending=_spending(config, answers, schedule, job.terms.capacity),
+        keys_chosen=None,
+        texts=(config.stream.key or "",),
+        text_codes=(),
+        paid_beside=job.answers.loss if is_event else _NOTHING,
+    )
+    finder = KeyFinder(found, schedule.length_ms // job.schedule.length_ms, first_keys(keys))
+    return replace(job, finder=finder, paid_beside=loss if is_event else _NOTHING)
 
 
 def _texts_read(answers: Answers) -> tuple[str, ...]:
@@ -144,8 +233,10 @@ def _check_group(config: Sections) -> None:
     group = config.budget.group
     if group is None:
         return
-    if not 0 < len(group) <= _LONGEST_KEY or not group.isprintable():
-        raise ConfigError(f"must be a text of 1 to {_LONGEST_KEY} printable characters", "budget.group")
+    if not 0 < len(group) <= LONGEST_KEY or not group.isprintable():
+        raise ConfigError(f"must be a text of 1 to {LONGEST_KEY} printable characters", "budget.group")
+    if group.endswith("/"):
+        raise ConfigError("must not end with '/', as groups of streams that find their keys do", "budget.group")
     if config.stream.unit == "event":
         raise ConfigError(
             "must be left out with unit = 'event', since no ledger knows which records of two streams are the same: "
@@ -163,11 +254,25 @@ def _check_group(config: Sections) -> None:
         )
 
 
-def _terms(config: Sections, answers: Answers, schedule: Schedule, keys: tuple[str, ...], shares: int) -> Terms:
+def _terms(
+    config: Sections,
+    answers: Answers,
+    schedule: Schedule,
+    keys: tuple[str, ...],
+    shares: int,
+    finding: PrivacyLoss | None,
+) -> Terms:
     """Make the terms to which the ledger is bound; for a stream with keys, of each key."""
     stream, is_event = config.stream, config.stream.unit == "event"
     capacity = _capacity(config.budget, 1 if is_event else shares)
     times = schedule.overlap if is_event else _keys_chosen(config, keys) or 1
+    if finding is not None and not (answers.loss * times + finding).fits(capacity):
+        what = "a window" if is_event or times == 1 else f"a user under {times} keys of a window"
+        raise ConfigError(
+            f"must hold {what} at {answers.loss} each and finding the keys of its period at {finding}, got {capacity}: "
+            "raise it, or lower `release` or `stream.keys`",
+            "budget",
+        )
     if not (answers.loss * times).fits(capacity):
         what = f"a record lies in up to {times} windows" if times > 1 else "one window"
         if times > 1 and not is_event:
@@ -181,6 +286,8 @@ def _terms(config: Sections, answers: Answers, schedule: Schedule, keys: tuple[s
     is_divided = is_divided and stream.key_budgets == "divided"
     among = keys if keys and is_divided and stream.keys_per_user is None else None
     group = config.budget.group
+    if finding is not None and not is_event and group is None:
+        group = part_name(stream.name, FINDER)  # users have one filter for the search and for all keys
     return Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), group, among)
 
 
@@ -198,18 +305,17 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
         return (), 1
     if stream.key == stream.user:
         raise ConfigError(f"must be another field than the user's, got {stream.key!r}", "stream.key")
+    if isinstance(stream.keys, KeyDiscoverySection):
+        if stream.key_budgets == "shared":
+            _check_shared(config)
+        return (), 1
     keys = tuple(stream.keys or ())
     if not keys:
         raise ConfigError(
             "is required with `stream.key`: every part has a release for every window, so all of them are public",
             "stream.keys",
         )
-    for i, key in enumerate(keys):
-        if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable() or key in keys[:i]:
-            raise ConfigError(
-                f"must be different texts of 1 to {_LONGEST_KEY} printable characters, the one at {i} is not",
-                "stream.keys",
-            )
+    check_key_texts(keys, "stream.keys")
     if config.budget.group is not None and stream.key_budgets == "divided":
         return keys, 1  # all keys share one filter
     shares = len(keys) if stream.keys_per_user is None else stream.keys_per_user

@@ -113,7 +113,7 @@ def _written(section: Any) -> Any:
     if isinstance(section, Options):
         return _written_release(section)
     if isinstance(section, msgspec.Struct):
-        return changed_keys(section)
+        return {name: _written(value) for name, value in changed_keys(section).items()}
     return list(map(_written, section)) if isinstance(section, Sequence) and not isinstance(section, str) else section
 
 

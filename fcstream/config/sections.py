@@ -7,9 +7,40 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import ConfigError
+from ..formats.csv_dialect import CsvDialect
+from ..formats.registry import FORMATS, OPTION_KEYS, FormatName
 from ..formats.texts import MAX_BYTES
 from ..releases.options import Options
 from ..stream.lattice import Feature
+
+
+class KeyDiscoverySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[stream.keys]``: keys that nobody declares: those that many records have in one period serve in the next.
+
+    Needs windows that do not overlap, and the unit ``event``, or ``user`` with ``key_budgets = "shared"``.
+    """
+
+    discover: Literal["frequent"]
+    """How keys are found: as ``kind = "frequent"`` finds texts."""
+    every: str
+    """How long a period is, as a duration of whole windows, counted from ``window.start``."""
+    rho: float | None = None
+    """What finding the keys of one period costs at most, as a rho of zCDP. ``budget`` holds it besides the windows.
+    Left out: a tenth of what a window costs."""
+    delta: float | None = None
+    """What it costs besides, as a δ of zCDP: it pays for telling keys that nobody declared. Left out: a thousandth of
+    ``budget.delta``."""
+    max_values: int | None = None
+    """How many different keys the records of a period may have; of periods with more none is told
+    (``too_many_values``), which bounds memory. Left out: 100000. Not with the unit ``user``."""
+    max_users: int | None = None
+    """With the unit ``user``: how many users a period may have; of periods with more no key is told (``too_many``).
+    Left out: any number."""
+    values_per_user: int | None = None
+    """With the unit ``user``: for how many different keys of a period a user counts at most. They are chosen by a
+    secret hash. Left out: 1."""
+    first: list[str] = []
+    """Keys of the first period, of which nothing is known yet. Left out: none, so that it has no releases."""
 
 
 class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -18,22 +49,26 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     name: str
     """The stream in releases and ledgers. It is one for ever: another name is another stream with another budget."""
     time: str = "ts_ms"
-    """Field of a record that holds its event time."""
-    time_unit: Literal["ms", "s", "iso8601"] = "ms"
-    """How event times are written: numbers of milliseconds or seconds since 1970, or ISO 8601 texts."""
+    """Field of a record that holds its event time: a path such as ``at.s``, or ``@broker`` for the time at which the
+    message arrived, ``@topic:N`` or ``@header:NAME``."""
+    time_unit: Literal["ms", "s", "us", "ns", "iso8601"] = "ms"
+    """How event times are written: numbers of milliseconds, seconds, microseconds or nanoseconds since 1970, or ISO
+    8601 texts. Microseconds and nanoseconds are rounded down to milliseconds."""
     unit: Literal["event", "stream", "user"] = "event"
     """What the guarantee protects: one record (``event``), all records of one user (``user``), or any records with
     at most one in each window (``stream``)."""
     user: str | None = None
-    """Field that names the user; for ``unit = "user"`` alone, which requires it."""
+    """Field that names the user, as a path, or ``@topic:N``, ``@key`` or ``@header:NAME`` of the message; for
+    ``unit = "user"`` alone, which requires it."""
     per_user: Literal["first", "mean"] = "first"
     """A user's one point in a window: the earliest record, or the mean of all."""
     key: str | None = None
-    """Field that tells the parts of the stream, such as sites. Every part is answered for itself and has budgets of
+    """Field that tells the parts of the stream, such as sites; a path, or ``@topic:N``, ``@key`` or ``@header:NAME``
+    of the message. Every part is answered for itself and has budgets of
     its own."""
-    keys: list[str] | None = None
+    keys: list[str] | KeyDiscoverySection | None = None
     """All keys there are; required with ``key``, since each has an answer for every window. A record with another
-    key is rejected."""
+    key is rejected. Or how they are found (``{ discover = "frequent", ... }``), see ``[stream.keys]``."""
     keys_per_user: int | None = None
     """Under how many keys one user can have records, which is your promise: with the units ``user`` and ``stream``
     each key has the budget divided by it. With ``key_budgets = "shared"`` it is no promise, but the most keys under
@@ -41,6 +76,9 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     key_budgets: Literal["divided", "shared"] = "divided"
     """Of the unit ``user``: whether each key has users' filters of its own (``divided``), or a user has one for all
     keys (``shared``), which every window charges for as many keys as a user may count under."""
+    iso_times: bool = False
+    """Whether releases hold the times of their window as texts too (``window_open`` and ``window_close``, ISO 8601 in
+    UTC), beside milliseconds. It may be changed at any time, and holds for windows that are released then."""
 
 
 class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,8 +89,13 @@ class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ``release.radius``."""
 
 
+_OF_NUMBERS = (("scale", 1.0), ("origin", 0.0), ("transform", "none"), ("factor", 1.0), ("text", False))
+"""Keys of a feature that belong to numbers, with their defaults."""
+
+
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, a Boolean, a category, or a text.
+    """``[[features]]``: one coordinate each, ``(transform(factor · field) - origin) / scale``, a Boolean, a category,
+    or a text.
 
     A category declares its levels. A text has no range; ``where`` and ``kind = "frequent"`` read it. `missing` lists
     the texts and numbers that stand for no value besides null. With `optional` a record without a value counts in a
@@ -60,9 +103,19 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """
 
     name: str
-    """Field of a record that holds the value."""
+    """Name of the feature, in conditions and releases; without ``path`` the field of a record that holds the value,
+    whatever characters the name has."""
+    path: str | None = None
+    """Where in a message the value stands: ``object.temp`` inside another field, ``acc[0]`` in a list, ``"a.b"`` in
+    double quotes for a name that holds a dot, ``.`` for the whole record, or ``@topic:N`` and ``@header:NAME`` for what
+    comes with it. Left out: the field ``name``."""
+    text: bool = False
+    """Whether numbers may also come as text, such as ``"21.5"``; in CSV they always may."""
+    factor: float = 1.0
+    """What the field is multiplied with before anything else, such as 0.1 for tenths of a degree. ``missing`` is in the
+    units of the field, ``min``, ``max`` and all that is released in those of the product."""
     min: float | None = None
-    """Lower end of the public range, in the units of the field; required for numbers. Values outside are rejected."""
+    """Lower end of the public range, after ``factor``; required for numbers. Values outside are rejected."""
     max: float | None = None
     """Upper end of the public range, likewise."""
     scale: float = 1.0
@@ -97,7 +150,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def text_bytes(self) -> int:
         """Check a feature that holds texts; return the most bytes of one."""
-        self._refuse(("min", "max", "levels"), (("scale", 1.0), ("origin", 0.0), ("transform", "none")))
+        self._refuse(("min", "max", "levels"), _OF_NUMBERS)
         most = MAX_BYTES if self.max_bytes is None else self.max_bytes
         if not 1 <= most <= 2**16:
             raise ConfigError(f"must be in [1, {2**16}], got {most}", f"{self.key}.max_bytes")
@@ -124,9 +177,12 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             numbers = tuple(float(value) for value in self.missing if not isinstance(value, str))
             scale, origin, transform = self.scale, self.origin, self.transform
             return Feature(
-                self.name, self.min, self.max, scale, origin, transform, missing=numbers, optional=self.optional
+                *(self.name, self.min, self.max, scale, origin, transform),
+                missing=numbers,
+                optional=self.optional,
+                factor=self.factor,
             )
-        self._refuse(("min", "max"), (("scale", 1.0), ("origin", 0.0), ("transform", "none")))
+        self._refuse(("min", "max"), _OF_NUMBERS)
         levels = tuple(self.levels or ("false", "true"))
         if len(levels) < 2 or len(set(levels)) < len(levels):
             raise ConfigError("must be at least two different texts", f"{key}.levels")
@@ -224,15 +280,48 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     url: str
     """Where records come from, as a URL."""
-    format: Literal["json", "msgpack", "floats", "arrow"] = "json"
-    """What a message of a broker holds: one record as JSON or MessagePack; or many as rows of a little-endian int64
-    time in milliseconds and float64 features (``floats``, no users or keys), or as an uncompressed Arrow IPC stream
-    without dictionaries (``arrow``). A row that is wrong rejects itself alone."""
+    format: FormatName = "json"
+    """What a message of a broker holds: one record as JSON, MessagePack, ``avro``, ``protobuf`` or ``cbor``; or many as
+    rows of a little-endian int64 time in milliseconds and float64 features (``floats``, no users or keys), as an
+    uncompressed Arrow IPC stream without dictionaries (``arrow``), as a request of OpenTelemetry, in protobuf or
+    JSON (``otlp-metrics``, ``otlp-logs``), as lines of InfluxDB's line protocol (``influx``), or as a pack of SenML in
+    JSON or CBOR (``senml``, ``senml-cbor``). A row that is wrong rejects itself alone."""
+    records: str | None = None
+    """Path of the list in a message whose elements are the records, such as ``readings``, or ``.`` if the message is
+    the list. What an element lacks is looked up in the message. Left out: a message is one record."""
+    registry: str | None = None
+    """Of ``avro``: URL of a schema registry with Confluent's HTTP interface, such as ``http://localhost:8081``. Each
+    message names its schema by an id, before its record or in the header ``__value_schema_id``."""
+    schema_file: str | None = None
+    """Of ``avro`` without ``registry``: file with the schema (JSON) that all messages were written with. Of
+    ``protobuf``: file of descriptors, made by ``protoc --include_imports --descriptor_set_out=FILE``."""
+    message: str | None = None
+    """Of ``protobuf``: full name of the messages' type, such as ``plant.Reading``."""
+    framing: Literal["confluent"] | None = None
+    """Of ``protobuf``: whether Confluent's serializer wrote the messages, so that an id stands before each, or in a
+    header."""
+    delta_sums: bool = False
+    """Of ``otlp-metrics``: whether sums over the time since the last export are read too. Say so only if each holds
+    what one unit of privacy contributed, such as the steps of one person."""
+    measurement: str | None = None
+    """Of ``influx``: the measurement whose points are records; points of others are skipped. Left out: all are."""
+    joined: bool = False
+    """Of ``senml`` and ``senml-cbor``: whether the entries of a pack with one base name and one time are one record,
+    with a field for each name."""
+    delimiter: str = ","
+    """Of CSV files: what separates cells, such as ``;`` or a tabulator."""
+    decimal: str = "."
+    """Of CSV files: the decimal sign, ``.`` or ``,``. With a comma a number that holds a point is rejected."""
+    encoding: str = "utf-8"
+    """Of CSV files: the encoding of the text, any that Python knows, such as ``latin-1`` or ``utf-16``."""
+    header: list[str] = []
+    """Of CSV files: the names of the columns, in order, of a file without a header line. Left out: the first line names
+    them."""
     name: str | None = None
     """The consumer, as the broker knows it. Left out: ``fcstream-STREAM``."""
     spool: str | None = None
-    """Folder of the spool, in which messages lie until their window is answered; required by AMQP queues and MQTT,
-    which forget what was acknowledged."""
+    """Folder of the spool, in which messages lie until their window is answered; required by AMQP queues, MQTT and
+    HTTP, where what was acknowledged is forgotten."""
     spool_bytes: int = 2**30
     """Bytes that the spool may take. While it is full nothing is received; a message larger than half of it is
     rejected."""
@@ -243,6 +332,29 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """How producers of Kafka place keys in partitions: like Java's client (``murmur2``) or like librdkafka
     (``crc32``). It lets several processes share the keys of one stream."""
 
+    def csv_dialect(self) -> CsvDialect:
+        """Return how a CSV file is written.
+
+        Raises
+        ------
+        ConfigError
+            A key has no meaning, or belongs to CSV and the source is none.
+        """
+        if not self.url.startswith("csv:"):
+            for key, default in (("delimiter", ","), ("decimal", "."), ("encoding", "utf-8"), ("header", [])):
+                if getattr(self, key) != default:
+                    raise ConfigError("belongs to files with 'csv:PATH': leave it out", f"source.{key}")
+        return CsvDialect(self.delimiter, self.decimal, self.encoding, tuple(self.header))
+
+    def format_options(self) -> dict[str, Any]:
+        """Return the keys that belong to the format, those at their defaults left out."""
+        return {key: value for key in OPTION_KEYS if (value := getattr(self, key))}
+
+    def headers(self) -> frozenset[str]:
+        """Return the headers of messages that the format reads itself."""
+        by_key = FORMATS[self.format].headers
+        return frozenset(header for key, header in by_key if getattr(self, key))
+
 
 class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[service]``: how a live stream is watched."""
@@ -252,6 +364,9 @@ class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     the extra ``service``."""
     counters: bool = False
     """Whether ``/metrics`` has exact numbers of records, which are not private."""
+    values: bool = False
+    """Whether ``/metrics`` has the released numbers of the newest window and their sigmas, as gauges ``fcstream_value``
+    and ``fcstream_sigma``: for answers of few numbers, since each is a series of its own."""
     log: Literal["text", "json"] = "text"
     """How the log is written: lines of text, or one JSON object a line (needs the extra ``service``)."""
 

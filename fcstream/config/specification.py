@@ -16,10 +16,10 @@ from ..releases.options import Options
 from ..releases.registry import first_method
 from .conversion import changed_keys
 from .durations import NOW, duration_ms, instant_ms
-from .sections import Sections
+from .sections import KeyDiscoverySection, Sections
 
-_FREE_IN_STREAM = ("keys", "keys_per_user")
-"""Which other keys there are shapes nothing; `promise` says how the budget is divided."""
+_FREE_IN_STREAM = ("keys", "keys_per_user", "iso_times")
+"""Which other keys there are shapes nothing, nor do times as texts; `promise` says how the budget is divided."""
 _FREE_IN_WINDOW = ("lateness", "clock", "end", "ahead", "backlog")
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
@@ -35,7 +35,7 @@ def specification(config: Sections) -> str:
     """
     window = _window(config)
     shape: dict[str, Any] = {
-        "stream": changed_keys(config.stream, _FREE_IN_STREAM),
+        "stream": _stream(config),
         "lattice": {} if config.lattice is None else changed_keys(config.lattice),
         "features": [changed_keys(feature) for feature in config.features],
         "window": window,
@@ -72,6 +72,14 @@ def _release(options: Options) -> dict[str, Any]:
     method = getattr(options, "method", None)
     if method != first_method(options.kind) and "method" not in options.without_effect:
         found["method"] = method
+    return found
+
+
+def _stream(config: Sections) -> dict[str, Any]:
+    found, keys = changed_keys(config.stream, _FREE_IN_STREAM), config.stream.keys
+    if isinstance(keys, KeyDiscoverySection):  # which key is found when follows from it; those of the first are free
+        found["keys"] = changed_keys(keys, ("first",))
+        found["keys"]["every"] = _duration(duration_ms(keys.every, "stream.keys.every"))
     return found
 
 

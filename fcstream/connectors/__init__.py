@@ -6,8 +6,10 @@ and what they share (URLs, TLS, retries, the spool, dead letters). What is insid
 
 Files: `sources`, `sinks` (what every source and sink promises), `base` (what live sources promise besides), `registry`
 (which class serves a scheme), `probes` (what ``fcstream doctor`` asks), `urls`, `tls`, `retry`, `broker_connection` and
-`client_loop` (what connections share), `spool` (messages kept on disk), `spooled` (sources that read through it),
-`partitioners`, `dead_letters`, `files`, `csv_tables`, `libraries`, and a folder for each broker or database.
+`client_loop` (what connections share), `spool` (messages kept on disk), `spooled` and `pushed` (sources that read
+through it, from a broker or from senders who wait), `partitioners`, `dead_letters`, `files` (lines), `table_files`
+(columns), `csv_tables`, `parquet_parts`, `line_protocol`, `libraries`, and a folder for each broker, database or
+protocol.
 
 A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
 ``fcstream.queues`` (brokers that forget what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first
@@ -17,17 +19,23 @@ three name a class that is made with an address, and for sources also with the c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
+from ..formats.decoders import LineDecoder
+from ..formats.envelopes import NO_FIELDS, AskedFields, EnvelopeField, OfferedFields
+from ..formats.payloads import decoder_for
 from ..runtime.interpolation import is_url
 from ..runtime.undo import on_error
-from .base import AckSource, LiveSource, MessageSender, ReplayableSource, check_queue
-from .registry import FILE_SINKS, FILE_SOURCES, TABLE_SINKS, find, is_known, known
+from .base import AckSource, DecodingQueue, DescribedSource, LiveSource, MessageSender, ReplayableSource, check_queue
+from .registry import FILE_SINKS, FILE_SOURCES, FOLDER_SINKS, STANDARD_OUTPUT, find, is_known, known
 from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
     from ..formats.batch import Schema
+    from ..formats.csv_dialect import CsvDialect
     from .dead_letters import QueuedDeadLetters
     from .files import DeadLetters
     from .sinks import Sink
@@ -49,8 +57,46 @@ def is_queue(url: str) -> bool:
     return is_known(url.partition(":")[0], "queue")
 
 
-def open_live(url: str, name: str) -> LiveSource | AckSource:
+def is_pipe(url: str) -> bool:
+    """Return whether a source URL names standard input of a live stream, whose messages are lines."""
+    return url.partition(":")[0] == "stdin"
+
+
+def check_asked(url: str, schema: Schema) -> Schema:
+    """Check that a source's messages have what a schema reads of them besides their bodies.
+
+    Returns
+    -------
+    Schema
+        With what separates the levels of topics there.
+
+    Raises
+    ------
+    ConfigError
+        The error names what such messages have.
+    """
+    if not schema.asked:
+        return schema
+    if is_file(url):
+        schema.refuse_envelopes("files")
+    scheme = url.partition(":")[0]
+    found = find(scheme, "source") or find(scheme, "queue")
+    is_described = isinstance(found, type) and issubclass(found, DescribedSource)
+    offered = found.offered if is_described else OfferedFields()
+    for name, place in schema.paths.items():
+        if isinstance(place, EnvelopeField) and not offered.has(place.part):
+            raise ConfigError(
+                f"must be a field of the message, or one of {offered.words()} for this source, got {place.text!r}, "
+                "which its messages do not have",
+                schema.key_of(name),
+            )
+    return replace(schema, topic_separator=offered.topic)
+
+
+def open_live(url: str, name: str, asked: AskedFields = NO_FIELDS) -> LiveSource | AckSource:
     """Open a live source by URL; the broker knows this consumer as `name`. An `AckSource` needs a spool in front of it.
+
+    Messages get envelopes with what is `asked` for, see `check_asked`.
 
     Raises
     ------
@@ -64,11 +110,49 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
     if not found:
         names = ", ".join(known("source", "queue"))
         raise ConfigError(f"must begin with one of {names}, got {scheme_of(url)!r}", "source.url")
-    opened = found(parse(url, "source.url"), name)
+    opened = found(replace(parse(url, "source.url"), asked=asked), name)
     if not source:
         with on_error(opened.close):
             check_queue(opened)
     return opened  # type: ignore[no-any-return]
+
+
+def message_decoder(url: str, format: str, schema: Schema, options: Mapping[str, Any]) -> LineDecoder:
+    """Make the decoder of a live source's messages; one for all, where they may have several formats.
+
+    Raises
+    ------
+    ConfigError
+    """
+    found = find(url.partition(":")[0], "queue")
+    make = found.make_decoder if _can(found, DecodingQueue) else open_decoder
+    return make(format, schema, options)
+
+
+def check_registry(url: str) -> str:
+    """Ask a registry of schemas whether it is there; returns what a person should read.
+
+    Raises
+    ------
+    ConfigError, SchemasUnreachable
+    """
+    from .schema_registry import SchemaRegistry
+
+    return SchemaRegistry(parse(url, "source.registry")).check()
+
+
+def open_decoder(format: str, schema: Schema, options: Mapping[str, Any]) -> LineDecoder:
+    """Make the decoder of messages of one format; a registry of schemas is asked when the first message needs it.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if "registry" in options:
+        from .schema_registry import SchemaRegistry
+
+        options = {**options, "registry": SchemaRegistry(parse(options["registry"], "source.registry"))}
+    return decoder_for(format, schema, options)
 
 
 def open_ranges(url: str, name: str) -> ReplayableSource:
@@ -97,8 +181,9 @@ def open_ranges(url: str, name: str) -> ReplayableSource:
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 
-def open_source(url: str, schema: Schema) -> Source:
-    """Open a source by URL: ``jsonl:PATH`` or ``csv:PATH``, also ``.gz``; ``-`` is standard input.
+def open_source(url: str, schema: Schema, dialect: CsvDialect | None = None) -> Source:
+    """Open a source by URL: ``jsonl:PATH`` or ``csv:PATH``, also ``.gz``, ``arrow:PATH`` or ``parquet:PATH``; ``-`` is
+    standard input, except of Parquet. A CSV file is written as its dialect says.
 
     Raises
     ------
@@ -107,7 +192,14 @@ def open_source(url: str, schema: Schema) -> Source:
     from . import files
 
     scheme, path = check_file(url)
-    return files.LineSource.jsonl(path, schema) if scheme == "jsonl" else files.LineSource.csv(path, schema)
+    schema.refuse_envelopes("files")
+    if scheme in ("arrow", "parquet"):
+        from .table_files import TableFile
+
+        return TableFile(path, scheme, schema)
+    if scheme == "jsonl":
+        return files.LineSource.jsonl(path, schema)
+    return files.LineSource.csv(path, schema, dialect)
 
 
 def check_file(url: str) -> tuple[str, str]:
@@ -121,9 +213,10 @@ def check_file(url: str) -> tuple[str, str]:
     scheme, _, path = url.partition(":")
     if scheme not in FILE_SOURCES or not path or is_url(path):
         names = ", ".join(known("source", "queue"))
+        either = " or ".join(f"'{each}:PATH'" for each in FILE_SOURCES)
         raise ConfigError(
-            "must be 'jsonl:PATH' or 'csv:PATH' (or '-' for standard input), or of a live stream begin with one of "
-            f"{names}, got {mask(url)!r}",
+            f"must be {either} (or '-' for standard input), or of a live stream begin with one of {names}, got "
+            f"{mask(url)!r}",
             "source.url",
         )
     return scheme, path
@@ -132,8 +225,9 @@ def check_file(url: str) -> tuple[str, str]:
 def open_sink(url: str) -> Sink:
     """Open a sink by URL: a file, a folder of tables, a broker, a database or a web server.
 
-    Files are ``jsonl:PATH``, where ``-`` is standard output. Folders, for synthetic rows, are ``csv-tables:FOLDER``,
-    ``jsonl-tables:FOLDER`` and ``parquet-tables:FOLDER``.
+    Files are ``jsonl:PATH``; ``jsonl:-`` and ``influx:-`` (line protocol) are standard output. Folders are
+    ``parquet:FOLDER``, and for synthetic rows ``csv-tables:FOLDER``, ``jsonl-tables:FOLDER`` and
+    ``parquet-tables:FOLDER``.
 
     Raises
     ------
@@ -145,8 +239,16 @@ def open_sink(url: str) -> Sink:
     scheme, _, path = url.partition(":")
     if found:
         return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
+    if path == "-" and scheme in STANDARD_OUTPUT:
+        from .pipes.sink import StandardOutput
+
+        return StandardOutput.of(scheme)
     if scheme == "jsonl":
-        return files.StandardOutput() if path == "-" else files.JsonlSink(path)
+        return files.JsonlSink(path)
+    if scheme == "parquet":
+        from .parquet_parts import ParquetParts
+
+        return ParquetParts(path)
     from .csv_tables import TableFolder
 
     return TableFolder(path, scheme.partition("-")[0])
@@ -161,7 +263,9 @@ def check_sink(url: str) -> Any:
         There is no such connector, or the path of a file is a URL.
     """
     scheme, _, path = url.partition(":")
-    if scheme in (*FILE_SINKS, *TABLE_SINKS):
+    if path == "-" and scheme in STANDARD_OUTPUT:
+        return None
+    if scheme in (*FILE_SINKS, *FOLDER_SINKS):
         if path and not is_url(path):
             return None
         raise ConfigError(f"must be '{scheme}:PATH', got {mask(url)!r}", "sink.url")
@@ -170,7 +274,7 @@ def check_sink(url: str) -> Any:
         return found
     names = ", ".join(known("sink"))
     raise ConfigError(
-        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {names}, "
+        f"must be 'jsonl:PATH' (or 'jsonl:-' or 'influx:-' for standard output), or begin with one of {names}, "
         f"got {scheme_of(url)!r}",
         "sink.url",
     )

@@ -11,13 +11,17 @@ import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from ..errors import ConfigError
+from ..formats.envelopes import Envelope, OfferedFields
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ..formats.batch import Schema
+    from ..formats.decoders import LineDecoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Chunk:
     bodies : list of bytes
     receipts_ms : int64 (n,), optional
         For messages that may have waited while nobody read: each arrived between its timestamp and this time.
+    envelopes : list of Envelope, optional
+        What each message has besides its body, if that was asked for (`DescribedSource`).
     """
 
     partition: str
@@ -44,6 +50,7 @@ class Chunk:
     timestamps_ms: NDArray[np.int64]
     bodies: list[bytes]
     receipts_ms: NDArray[np.int64] | None = None
+    envelopes: list[Envelope] | None = None
 
     @property
     def latest_ms(self) -> NDArray[np.int64]:
@@ -167,6 +174,20 @@ class SparseSource(Protocol):
         """
 
 
+class DescribedSource:
+    """Base of sources and queues whose messages have more than bodies.
+
+    They give each message an envelope with what `Address.asked` asks for, and none if nothing is asked for.
+
+    Attributes
+    ----------
+    offered : OfferedFields
+        What messages of such a source have; of the class, so that a configuration is checked before anything is opened.
+    """
+
+    offered: ClassVar[OfferedFields]
+
+
 class BrokerTime(NamedTuple):
     """A broker's clock and its newest timestamp.
 
@@ -275,13 +296,14 @@ def shortened(name: str, max_bytes: int) -> str:
 
 
 class ReceivedMessage(NamedTuple):
-    """A message of an ack-only source, the token that acknowledges it, and its arrival in Unix milliseconds, if it has
-    one.
+    """A message of an ack-only source, the token that acknowledges it, its arrival in Unix milliseconds, if it has
+    one, and its envelope, if one was asked for.
     """
 
     body: bytes
     token: Any
     arrival_ms: int | None = None
+    envelope: Envelope | None = None
 
 
 @runtime_checkable
@@ -362,6 +384,73 @@ class DatedQueue(Protocol):
         """
 
 
+@runtime_checkable
+class OneTimeQueue(Protocol):
+    """An `AckSource` whose messages come once and may end: what nobody has read when the process ends is lost.
+
+    So a spool takes what is left of it when it is closed.
+    """
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether no further message will come."""
+
+
+@runtime_checkable
+class EndingSource(Protocol):
+    """A `LiveSource` whose input may end. What was read remains where a restart finds it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether no further message will come, and all that came is durable."""
+
+
+@runtime_checkable
+class PushQueue(AckSource, Protocol):
+    """An `AckSource` whose messages others push to this process, and whose senders wait for the acknowledgement.
+
+    Attributes
+    ----------
+    refused : mapping of str to int
+        How many bodies it refused so far, by reason.
+    """
+
+    refused: Mapping[str, int]
+
+    def start(self) -> None:
+        """Begin to receive; nothing is taken before."""
+
+    def refuse(self, received: Sequence[ReceivedMessage], reason: str) -> None:
+        """Answer that messages were not stored (``full``, ``failed``) and may be sent again later, or (``too_large``)
+        need not be.
+        """
+
+
+@runtime_checkable
+class DecodingQueue(Protocol):
+    """A queue whose messages may have several formats: it makes their decoder, and must know it."""
+
+    @staticmethod
+    def make_decoder(format: str, schema: Schema, options: Mapping[str, Any]) -> LineDecoder:
+        """Make the decoder of its messages, see `fcstream.formats.payloads.decoder_for`.
+
+        Raises
+        ------
+        ConfigError
+        """
+
+    def expect(self, decoder: LineDecoder) -> None:
+        """Take from now on what a decoder that `make_decoder` made can read; called before `PushQueue.start`."""
+
+
+@runtime_checkable
+class RefusingSource(Protocol):
+    """A `LiveSource` into which others push, and which refuses some of it."""
+
+    def take_refused(self) -> Mapping[str, int]:
+        """Return how many bodies were refused since the last call, by reason."""
+
+
 def check_queue(queue: object) -> None:
     """Refuse a queue's connector that has a part of a protocol only: what it can do would be ignored in silence.
 
@@ -369,7 +458,8 @@ def check_queue(queue: object) -> None:
     ------
     ConfigError
     """
-    for protocol in (AckSource, IdentifyingQueue, ReconnectingQueue, DatedQueue):
+    queues = (AckSource, IdentifyingQueue, ReconnectingQueue, DatedQueue, OneTimeQueue, PushQueue, DecodingQueue)
+    for protocol in queues:
         names = [name for name in (*inspect.get_annotations(protocol), *vars(protocol)) if not name.startswith("_")]
         missing = [name for name in names if not hasattr(queue, name)]
         if missing and (protocol is AckSource or len(missing) < len(names)):

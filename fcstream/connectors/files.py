@@ -1,4 +1,4 @@
-"""Files and standard streams: JSON lines and CSV are read (plain or gzip), JSON lines are written.
+"""Files: JSON lines and CSV are read (plain or gzip, or standard input to its end), JSON lines are written.
 
 Sources are read line by line, whatever the lines hold, so that a broken record damages no other. File sinks hold
 whole lines only: a line torn by a crash is cut off when the file is opened again.
@@ -22,7 +22,9 @@ import msgspec
 
 from ..errors import ConfigError, SinkError, SourceError
 from ..formats.batch import Batch, Rejection, Schema
-from ..formats.decoders import CsvRows, JsonLines, LineDecoder
+from ..formats.csv_dialect import BOM, COMMAS, CsvDialect, Transcoder
+from ..formats.decoders import CsvRows, LineDecoder
+from ..formats.nested import objects_decoder
 from ..releases.base import Release
 from ..runtime.disk import sync_folder, write_all
 from ..runtime.undo import on_error
@@ -33,7 +35,34 @@ LONGEST_LINE = 1 << 20
 LETTER_BYTES, MIN_LETTER_BYTES = 1 << 26, 1 << 20
 """Size of a file of dead letters: the default, and the least."""
 _LETTERS_TOGETHER, _TELL_S = 1024, 60.0
-_NO_RECORD = b"\0"  # stands for a line that is too long to be read
+NO_RECORD = b"\0"
+"""Stands for a line that is too long to be read."""
+
+
+class LineSplitter:
+    """Splits blocks of bytes into lines of bounded length; a longer one is replaced by bytes that no format can read.
+
+    Memory stays bounded too: of a line that is too long no more than that it is so is kept.
+    """
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def split(self, block: bytes) -> list[bytes]:
+        """Return the lines that end in this block."""
+        lines = block.split(b"\n")
+        lines[0] = self._tail + lines[0]
+        self._tail = lines.pop()[: LONGEST_LINE + 1]  # just enough to know that it is too long
+        return [line if len(line) <= LONGEST_LINE else NO_RECORD for line in lines]
+
+    def last(self) -> list[bytes]:
+        """Return the line without an end with which a file ends, if it has one."""
+        tail, self._tail = self._tail, b""
+        return [tail if len(tail) <= LONGEST_LINE else NO_RECORD] if tail else []
+
+    def torn(self) -> list[bytes]:
+        """Return what stands for the line that a pipe broke off in, if it did: part of a number is a number too."""
+        return [NO_RECORD for _ in self.last()]
 
 
 class LineSource:
@@ -55,23 +84,29 @@ class LineSource:
     def __init__(self, path: str, make_decoder: Callable[[LineSource], LineDecoder]) -> None:
         self.path = path
         self._file = _open(path)
-        self._tail = b""
+        self._splitter = LineSplitter()
         self._pending: list[bytes] = []
         self._ended = False
         self._next = 0
+        self._to_utf8: Transcoder | None = None
         with on_error(self.close):
             self._decoder = make_decoder(self)
 
     @classmethod
     def jsonl(cls, path: str, schema: Schema) -> LineSource:
-        return cls(path, lambda source: JsonLines(schema))
+        return cls(path, lambda source: objects_decoder(schema))
 
     @classmethod
-    def csv(cls, path: str, schema: Schema) -> LineSource:
+    def csv(cls, path: str, schema: Schema, dialect: CsvDialect | None = None) -> LineSource:
+        dialect = dialect or COMMAS
+
         def make(source: LineSource) -> LineDecoder:
-            header = source._header()
+            source._to_utf8 = dialect.to_utf8()
+            header = b"" if dialect.header else source._header()
+            if dialect.header:
+                source._skip_byte_order_mark()
             try:
-                return CsvRows(schema, header)
+                return CsvRows(schema, header, dialect)
             except ConfigError as error:
                 raise ConfigError(f"{path}: {error}") from None
 
@@ -109,6 +144,12 @@ class LineSource:
         self._next = 1
         return self._pending.pop(0)
 
+    def _skip_byte_order_mark(self) -> None:
+        while not self._pending and not self._ended:
+            self._read_block()
+        if self._pending:
+            self._pending[0] = self._pending[0].removeprefix(BOM)
+
     def _read_block(self) -> None:
         try:
             # A pipe is read as far as it has data; unpacking is faster in whole blocks.
@@ -120,20 +161,13 @@ class LineSource:
         except (OSError, zlib.error) as error:
             what = error.strerror if isinstance(error, OSError) and error.strerror else "not readable as gzip data"
             raise SourceError(f"{self.path} cannot be read to its end: {what}; nothing was released") from None
-        if not block:
-            self._ended = True
-            if self._tail:
-                self._pending.append(self._tail if len(self._tail) <= LONGEST_LINE else _NO_RECORD)
-                self._tail = b""
-            return
-        lines = block.split(b"\n")
-        lines[0] = self._tail + lines[0]
-        if len(lines[0]) > LONGEST_LINE:  # only a line that began in an earlier block can be
-            lines[0] = _NO_RECORD
-        self._tail = lines.pop()
-        if len(self._tail) > LONGEST_LINE:  # keep just enough to know that it is too long
-            self._tail = self._tail[: LONGEST_LINE + 1]
-        self._pending.extend(lines)
+        self._ended = not block
+        if self._to_utf8 is not None:
+            block = self._to_utf8(block)
+        if block:
+            self._pending.extend(self._splitter.split(block))
+        if self._ended:
+            self._pending.extend(self._splitter.last())
 
 
 def _open(path: str) -> BufferedIOBase:
@@ -270,34 +304,6 @@ class JsonlSink:
 
     def close(self) -> None:
         self._file.close()
-
-
-class StandardOutput:
-    """Writes releases as JSON lines to standard output. After a crash a reader may see a torn line, and then that line
-    again.
-
-    What the system accepted counts as published: ``fcstream budget releases`` prints it again if the reader lost it.
-    """
-
-    def __init__(self) -> None:
-        if sys.stdout is None:
-            raise SinkError("standard output is closed: open it, or give a file as `sink.url`")
-
-    def write(self, releases: Sequence[Release]) -> None:
-        try:
-            sys.stdout.buffer.write(b"".join(release.to_bytes() + b"\n" for release in releases))
-            sys.stdout.buffer.flush()
-        except OSError as error:
-            raise SinkError(f"standard output cannot be written: {error.strerror}") from None
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
-
-    def close(self) -> None:
-        pass
 
 
 class DeadLetters:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .registry import FILE_SINKS, TABLE_SINKS, find
+from .posting import Poster, error_text
+from .registry import FILE_SINKS, FOLDER_SINKS, STANDARD_OUTPUT, find
 from .urls import Address, parse
 
 PATIENCE_S = 4.0
@@ -154,12 +155,14 @@ def probe_source(checkup: Checkup, url: str, name: str) -> None:
 def probe_sink(checkup: Checkup, url: str) -> None:
     """Check a sink; see `probe_source`."""
     scheme, _, path = url.partition(":")
-    if scheme in TABLE_SINKS:
+    if path == "-" and scheme in STANDARD_OUTPUT:
+        checkup.ok("sink", "standard output; nothing was written")
+    elif scheme in FOLDER_SINKS:
         probe_folder(checkup, "sink", path)
     elif scheme not in FILE_SINKS:
         probe, address = _probe_of(url, "sink.url")
         probe.sink(checkup, address)
-    elif path != "-":
+    else:
         probe_file(checkup, "sink", path)
 
 
@@ -185,6 +188,18 @@ def probe_file(checkup: Checkup, check: str, target: str) -> None:
         checkup.ok(check, f"{target} can be {'appended to' if path.exists() else 'made'}; no line was written")
 
 
+def probe_server(checkup: Checkup, poster: Poster) -> None:
+    """Check whether a connection to a web server can be made."""
+    try:
+        poster.connect()
+    except OSError as error:
+        checkup.problem(
+            "sink", f"{poster.location} cannot be reached: {error_text(error)}", "start the server, or correct it"
+        )
+        return
+    checkup.ok("sink", f"{poster.location} answers; not tried: a request, because any POST would be a release")
+
+
 def probe_folder(checkup: Checkup, check: str, target: str) -> None:
     """Check a folder into which files are put."""
     folder = Path(target)
@@ -193,7 +208,7 @@ def probe_folder(checkup: Checkup, check: str, target: str) -> None:
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         checkup.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
     else:
-        checkup.ok(check, f"tables can be put into {target}; none was written")
+        checkup.ok(check, f"files can be put into {target}; none was written")
 
 
 def _probe_of(url: str, key: str) -> tuple[Probe, Address]:

@@ -6,9 +6,11 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Literal, NamedTuple
 
-FILE_SOURCES = ("jsonl", "csv")
+FILE_SOURCES = ("jsonl", "csv", "arrow", "parquet")
 FILE_SINKS = ("jsonl",)
-TABLE_SINKS = ("csv-tables", "jsonl-tables", "parquet-tables")
+FOLDER_SINKS = ("parquet", "csv-tables", "jsonl-tables", "parquet-tables")
+STANDARD_OUTPUT = ("jsonl", "influx")
+"""Schemes that write to standard output as ``SCHEME:-``."""
 
 Role = Literal["source", "ranges", "queue", "sink", "probe"]
 _GROUPS = {
@@ -60,7 +62,10 @@ _QUEUES = Connector(
 )
 _MQTT = Connector(queue="mqtt.source:MqttTopic", sink="mqtt.sink:MqttSink", probe="mqtt.probe:MqttProbe")
 _POSTGRES = Connector(sink="postgres.sink:PostgresSink", probe="postgres.probe:PostgresProbe")
-_WEBHOOK = Connector(sink="http.sink:WebhookSink", probe="http.probe:WebhookProbe")
+_PIPE = Connector(queue="pipes.source:StandardInput", probe="pipes.probe:PipeProbe")
+_INFLUX = Connector(sink="influx.sink:InfluxSink", probe="influx.probe:InfluxProbe")
+_OTLP = Connector(sink="otlp.sink:OtlpSink", probe="otlp.probe:OtlpProbe")
+_HTTP = Connector(queue="http.source:HttpReceiver", sink="http.sink:WebhookSink", probe="http.probe:HttpProbe")
 
 CONNECTORS = {
     "kafka": _KAFKA,
@@ -73,9 +78,14 @@ CONNECTORS = {
     "amqps": _QUEUES,
     "mqtt": _MQTT,
     "mqtts": _MQTT,
+    "stdin": _PIPE,
     "postgresql": _POSTGRES,
-    "http": _WEBHOOK,
-    "https": _WEBHOOK,
+    "influx": _INFLUX,
+    "influxs": _INFLUX,
+    "otlp": _OTLP,
+    "otlps": _OTLP,
+    "http": _HTTP,
+    "https": _HTTP,
 }
 
 

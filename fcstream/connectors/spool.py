@@ -13,6 +13,8 @@ the ids of earlier ones; each `Spool.append` adds one more::
 
     magic, first record, count, number of ids, of timestamps, receipt, bytes | crc32 |
     lengths, timestamps, ids, bodies | crc32 | end
+
+A frame whose messages have envelopes has another magic, twice as many lengths, and the envelopes after the bodies.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import re
 import struct
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
@@ -49,7 +52,8 @@ _PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that fit a processor's cache; parts 
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 _STAMP_BYTES = 8
-_MAGIC, _FRAME, _CRC = b"fcs2", struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
+_MAGIC, _MAGIC_ENVELOPES = b"fcs2", b"fcs3"
+_FRAME, _CRC = struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
 _HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
 _END = b"\n"  # not zero, so that a hole in a file does not look like an end
 _NAME = re.compile(r"(\d{20})\.rows")
@@ -58,8 +62,8 @@ _NAME = re.compile(r"(\d{20})\.rows")
 class SpooledRecords(NamedTuple):
     """Records that came together, numbered from `first` on.
 
-    `ids` and `timestamps` have one entry for each record, or none. A timestamp says when a record arrived, if that is
-    not the time of receipt.
+    `ids`, `timestamps` and `envelopes` have one entry for each record, or none. A timestamp says when a record arrived,
+    if that is not the time of receipt. An envelope is bytes here (`Envelope.packed`).
     """
 
     first: int
@@ -67,12 +71,18 @@ class SpooledRecords(NamedTuple):
     bodies: list[bytes]
     ids: list[bytes]
     timestamps: Sequence[int] = ()
+    envelopes: Sequence[bytes] = ()
 
     def part(self, start: int, stop: int | None = None) -> SpooledRecords:
         """Return the records from `start` to before `stop`."""
         cut = slice(start, stop)
         return SpooledRecords(
-            self.first + start, self.receipt_ms, self.bodies[cut], self.ids[cut], self.timestamps[cut]
+            self.first + start,
+            self.receipt_ms,
+            self.bodies[cut],
+            self.ids[cut],
+            self.timestamps[cut],
+            self.envelopes[cut],
         )
 
     @property
@@ -94,6 +104,8 @@ class Spool:
     clock : callable, optional
         Returns Unix milliseconds. If it is set back, receipt times stay the same until it has caught up, after a
         restart too.
+    memory : int, optional
+        Number of messages whose identities are remembered, `MEMORY` by default; each takes 16 bytes in every segment.
 
     Attributes
     ----------
@@ -117,6 +129,7 @@ class Spool:
         max_bytes: int,
         segment_bytes: int | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        memory: int | None = None,
     ) -> None:
         if max_bytes < MIN_BYTES:
             raise ConfigError(f"must be at least {MIN_BYTES}, got {max_bytes}", "source.spool_bytes")
@@ -127,7 +140,8 @@ class Spool:
         self._clock = clock
         self._receipt_ms = 0
         self.alive_ms: int | None = None
-        self._ids: dict[bytes, None] = {}
+        self._memory = MEMORY if memory is None else memory
+        self._ids: OrderedDict[bytes, None] = OrderedDict()
         self._sizes: dict[int, int] = {}  # bytes of a segment by its first record, ascending
         self._recent = SpooledRecords(0, 0, [], [])  # what was appended last, so that it need not be read again
         # The record with which the next frame begins, and the frames from there on.
@@ -152,7 +166,7 @@ class Spool:
             os.utime(self._fds["lock"], ns=(now * 1_000_000, now * 1_000_000))
 
     def knows(self, identity: bytes) -> bool:
-        """Return whether one of the last `MEMORY` records had this identity."""
+        """Return whether one of the last `memory` records had this identity."""
         return identity in self._ids
 
     def append(
@@ -161,6 +175,7 @@ class Spool:
         ids: Sequence[bytes] = (),
         sync: Callable[[int], object] | None = None,
         timestamps: Sequence[int | None] = (),
+        envelopes: Sequence[bytes] = (),
     ) -> int:
         """Put records on disk (one fsync) and return how many: fewer than all, from the front, if there is no room.
 
@@ -174,6 +189,8 @@ class Spool:
         timestamps : sequence of int or None
             When each record arrived, or nothing. A time that is missing or ahead of the clock is replaced by the time
             of receipt.
+        envelopes : sequence of bytes
+            What each record has besides its body (`Envelope.packed`), or nothing.
 
         Raises
         ------
@@ -187,10 +204,14 @@ class Spool:
         """
         if any(len(body) > self.max_bytes // 2 for body in bodies):
             bodies = [body if len(body) <= self.max_bytes // 2 else UNREADABLE for body in bodies]
+        if any(map(len, envelopes)):
+            sizes = [len(body) + len(envelope) + 4 for body, envelope in zip(bodies, envelopes, strict=True)]
+        else:
+            sizes, envelopes = list(map(len, bodies)), ()
         each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps else 0)
-        frames = 2 * (_HEAD + _TAIL) + ID_BYTES * MEMORY  # room for the beginning of a new segment
+        frames = 2 * (_HEAD + _TAIL) + ID_BYTES * self._memory  # room for the beginning of a new segment
         room = self.max_bytes - self.stored_bytes - frames
-        count = sum(total <= room for total in accumulate(len(body) + each for body in bodies))
+        count = sum(total <= room for total in accumulate(size + each for size in sizes))
         if count < len(bodies) and not self.is_full:
             LOG.warning(
                 "%s is full: nothing is received until windows close; raise `source.spool_bytes` (%d)",
@@ -203,7 +224,9 @@ class Spool:
             arrivals = [
                 receipt if timestamp is None else max(0, min(timestamp, receipt)) for timestamp in timestamps[:count]
             ]
-            rows = SpooledRecords(self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals)
+            rows = SpooledRecords(
+                self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals, envelopes[:count]
+            )
             with self._telling("written"):
                 self._write(rows, sync)
         return count
@@ -250,6 +273,10 @@ class Spool:
             if following <= min(number, self.position):
                 os.unlink(self._path(first))
                 del self._sizes[first]
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._fds)
 
     def close(self) -> None:
         """Close the spool; may be called again."""
@@ -362,10 +389,10 @@ class Spool:
 
     def _remember(self, ids: Sequence[bytes]) -> None:
         if ids:
-            self._ids |= dict.fromkeys(ids)
+            self._ids.update(dict.fromkeys(ids))
             self._ids.pop(NO_ID, None)
-            for old in list(self._ids)[:-MEMORY]:
-                del self._ids[old]
+            while len(self._ids) > self._memory:
+                self._ids.popitem(last=False)
 
     def _start(self) -> None:
         """Begin a segment; it holds what must outlive earlier ones: the receipt time and the ids."""
@@ -412,11 +439,13 @@ def _frame(rows: SpooledRecords) -> Iterator[list[bytes]]:
 
     Large bodies are among them as they are, not copied.
     """
-    lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
+    blobs = [*rows.bodies, *rows.envelopes]
+    lengths = np.fromiter(map(len, blobs), "<u4", len(blobs))
     start = b"".join([lengths.tobytes(), np.array(rows.timestamps, "<i8").tobytes(), *rows.ids])
-    bodies = rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
+    bodies = blobs if len(lengths) and lengths.mean() > _LARGE else [b"".join(blobs)]
+    magic = _MAGIC_ENVELOPES if rows.envelopes else _MAGIC
     count, named, size = len(rows.bodies), len(rows.ids), _payload_size(rows)
-    head = _FRAME.pack(_MAGIC, rows.first, count, named, len(rows.timestamps), rows.receipt_ms, size)
+    head = _FRAME.pack(magic, rows.first, count, named, len(rows.timestamps), rows.receipt_ms, size)
     piece, crc = [head, _CRC.pack(zlib.crc32(head)), start], zlib.crc32(start)
     size = len(start)
     for body in bodies:
@@ -430,7 +459,8 @@ def _frame(rows: SpooledRecords) -> Iterator[list[bytes]]:
 
 def _payload_size(rows: SpooledRecords) -> int:
     labels = _STAMP_BYTES * len(rows.timestamps) + ID_BYTES * len(rows.ids)
-    return 4 * len(rows.bodies) + labels + sum(map(len, rows.bodies))
+    number = len(rows.bodies) + len(rows.envelopes)
+    return 4 * number + labels + sum(map(len, rows.bodies)) + sum(map(len, rows.envelopes))
 
 
 def _frame_size(rows: SpooledRecords) -> int:
@@ -446,7 +476,7 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, SpooledRe
     if len(head) < _HEAD or zlib.crc32(head[: _FRAME.size]) != _CRC.unpack_from(head, _FRAME.size)[0]:
         raise _Broken(torn=len((head + file.read()).rstrip(b"\0")) < _HEAD)
     magic, first, count, named, stamped, receipt_ms, size = _FRAME.unpack_from(head)
-    if magic != _MAGIC or first != number:
+    if magic not in (_MAGIC, _MAGIC_ENVELOPES) or first != number:
         raise _Broken(torn=False)
     if 0 < first + count <= start:
         file.seek(size + _TAIL, os.SEEK_CUR)
@@ -456,18 +486,20 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, SpooledRe
         raise _Broken(torn=True)
     if zlib.crc32(memoryview(payload)[:size]) != _CRC.unpack_from(payload, size)[0]:
         raise _Broken(torn=payload[-1] == 0 and not file.read().strip(b"\0"))
+    blobs = 2 * count if magic == _MAGIC_ENVELOPES else count
+    if size < 4 * blobs + _STAMP_BYTES * stamped:
+        raise _Broken(torn=False)
     lengths, timestamps = (
-        np.frombuffer(payload, "<u4", count),
-        np.frombuffer(payload, "<i8", stamped, 4 * count).tolist(),
+        np.frombuffer(payload, "<u4", blobs),
+        np.frombuffer(payload, "<i8", stamped, 4 * blobs).tolist(),
     )
-    at = 4 * count + _STAMP_BYTES * stamped
+    at = 4 * blobs + _STAMP_BYTES * stamped
     ids = [payload[i : i + ID_BYTES] for i in range(at, at + ID_BYTES * named, ID_BYTES)]
     bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + ID_BYTES * named)
     if bounds[-1] != size or payload[-1:] not in (_END, b"\0"):
         raise _Broken(torn=False)
-    return first + count, SpooledRecords(
-        first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids, timestamps
-    )
+    parts = [payload[i:j] for i, j in pairwise(bounds.tolist())]
+    return first + count, SpooledRecords(first, receipt_ms, parts[:count], ids, timestamps, parts[count:])
 
 
 def _new_file(path: Path, pieces: Iterable[list[bytes]]) -> int:

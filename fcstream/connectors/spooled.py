@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from itertools import chain, repeat
 
 import numpy as np
 
 from ..errors import SourceError
-from .base import AckSource, Chunk, DatedQueue, IdentifyingQueue, ReceivedMessage, ReconnectingQueue
+from ..formats.envelopes import NO_FIELDS, NOTHING, AskedFields, Envelope
+from .base import AckSource, Chunk, DatedQueue, IdentifyingQueue, OneTimeQueue, ReceivedMessage, ReconnectingQueue
 from .retry import close_quietly
 from .spool import ID_BYTES, NO_ID, Spool, SpooledRecords
 
+LOG = logging.getLogger("fcstream.connectors.spool")
 POLL_BYTES = 1 << 26
 """Size at which a poll stops reading; it exceeds this by one frame at most."""
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
-_DRAIN_S = 600.0
+_DRAIN_S, _LAST_S = 600.0, 2.0
 _MIN_PAUSE_MS = 5000
 _MUCH = 1 << 20  # bytes; below it, a thread for the disk does not pay
 
@@ -67,11 +71,14 @@ class SpooledSource:
     Parameters
     ----------
     queue : AckSource
-        May be an `IdentifyingQueue`, a `ReconnectingQueue` and a `DatedQueue` too.
+        May be an `IdentifyingQueue`, a `ReconnectingQueue`, a `DatedQueue` and a `OneTimeQueue` too.
     spool : Spool
     downtime_ms : int
         How long windows wait at most, after a start or a lost connection, for messages that the broker held meanwhile.
         These count as arrived when the pause began.
+    asked : AskedFields
+        What chunks are to tell of messages besides their bodies. The queue gives it, the spool keeps it; messages that
+        were received when nothing was asked for have empty envelopes.
 
     Attributes
     ----------
@@ -89,12 +96,14 @@ class SpooledSource:
     receipt_is_durable = True
     generation = 0
 
-    def __init__(self, queue: AckSource, spool: Spool, downtime_ms: int = 0) -> None:
+    def __init__(self, queue: AckSource, spool: Spool, downtime_ms: int = 0, asked: AskedFields = NO_FIELDS) -> None:
         self._queue, self._spool = queue, spool
         self._identifying = queue if isinstance(queue, IdentifyingQueue) else None
         self._reconnecting = queue if isinstance(queue, ReconnectingQueue) else None
+        self._once = queue if isinstance(queue, OneTimeQueue) else None
         self._counted = queue if isinstance(queue, DatedQueue) else None
         self._dated = self._counted if self._counted is not None and self._counted.gives_arrivals else None
+        self._is_asked = asked.from_source
         self._received = 0
         self._wanted: int | None = None  # number of messages that must have been received to be at an end
         self._drain_until: float | None = None
@@ -130,7 +139,11 @@ class SpooledSource:
         receipts = None
         if any(rows.timestamps for rows in pieces):
             receipts = np.repeat(np.array([rows.receipt_ms for rows in pieces]), [len(rows.bodies) for rows in pieces])
-        return [Chunk("spool", np.arange(start, self._next), timestamps, bodies, receipts)]
+        envelopes = None
+        if self._is_asked:  # what was received before it was asked for has none
+            packed = chain.from_iterable(rows.envelopes or repeat(b"", len(rows.bodies)) for rows in pieces)
+            envelopes = list(map(Envelope.unpacked, packed))
+        return [Chunk("spool", np.arange(start, self._next), timestamps, bodies, receipts, envelopes)]
 
     @property
     def stored_bytes(self) -> int:
@@ -139,6 +152,11 @@ class SpooledSource:
     @property
     def is_catching_up(self) -> bool:
         return self._catch_up.is_on
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the queue is one that ends, has ended, and is in the spool to its end."""
+        return self._once is not None and self._once.has_ended and not self._held and not self._ahead
 
     def ends(self) -> dict[str, int]:
         if self._dated is not None:
@@ -191,10 +209,34 @@ class SpooledSource:
         self._next = self._spool.position
 
     def close(self) -> None:
+        if self._once is not None:
+            self._save_rest()
         close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
+
+    def _save_rest(self) -> None:
+        """Put into the spool what has come and would never come again, for at most 2 seconds."""
+        until = time.monotonic() + _LAST_S
+        try:
+            while self._is_unsaved() and not self._spool.is_full and time.monotonic() < until:
+                self._pull(_STEP, 0.0)
+            is_unsaved = self._is_unsaved()
+        except SourceError:
+            is_unsaved = True
+        if is_unsaved:
+            LOG.warning("what is left in the pipe, or has no room in the spool, is lost when this process ends")
+
+    def _is_unsaved(self) -> bool:
+        return self._spool.is_open and (bool(self._held or self._ahead) or self._queue.pending())
 
     def _pull(self, max_messages: int, timeout_s: float) -> None:
         """Receive messages, put them on disk, and acknowledge them."""
+        self._take(max_messages, timeout_s)
+        if self._held:
+            self._queue.pending()  # keeps the connection alive
+            time.sleep(timeout_s)
+
+    def _take(self, max_messages: int, timeout_s: float) -> None:
+        """Do what `_pull` does; messages for which the spool has no room stay in `_held`."""
         self._pulled = time.monotonic()
         self._held = [received for received in self._held if self._is_current(received)]
         if not self._held:
@@ -205,9 +247,6 @@ class SpooledSource:
             self._received += len(self._held)
         self._mind_connection()
         self._put()
-        if self._held:
-            self._queue.pending()  # keeps the connection alive
-            time.sleep(timeout_s)
 
     def _is_current(self, received: ReceivedMessage) -> bool:
         return self._reconnecting is None or self._reconnecting.is_current(received)
@@ -240,7 +279,8 @@ class SpooledSource:
         given = [held[i].arrival_ms for i in fresh] if self._dated is not None or floor is not None else []
         timestamps = [floor if arrival is None else arrival for arrival in given]
         sync = self._sync if much else None
-        count = self._spool.append(bodies, ids, sync, timestamps)
+        envelopes = [(held[i].envelope or NOTHING).packed() for i in fresh] if self._is_asked else []
+        count = self._spool.append(bodies, ids, sync, timestamps, envelopes)
         done = len(held) if count == len(fresh) else fresh[count]
         self.duplicates += done - count
         self._held = held[done:]

@@ -8,19 +8,21 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from ..errors import ConfigError
+from ..formats.envelopes import NO_FIELDS, AskedFields
 from ..runtime.interpolation import PLACEHOLDER, interpolate, is_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]@/?#=]*)(?::(\d{1,5}))?")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/*>\x00-]*")
-_FILES = ("jsonl:", "csv:", "sqlite:", "csv-tables:", "jsonl-tables:", "parquet-tables:")
+_FILES = ("jsonl:", "csv:", "stdin:", "influx:", "sqlite:", "csv-tables:", "jsonl-tables:", "parquet-tables:")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
 # fmt: off
 _HARMLESS = frozenset((
-    "arrival", "ca", "cert", "client_id", "credit", "creds", "delivery_id", "exchange", "fcstream.batch", "fcstream.ca",
-    "fcstream.patience", "fcstream.timeout", "group", "host", "inflight", "instance", "k", "max_poll_s",
-    "patience", "prefetch", "queue", "replicas", "retain", "routing_key", "sasl", "schema", "security", "session",
-    "session_s", "sslmode", "sslrootcert", "stream", "subject", "table", "tls", "unsafe",
+    "arrival", "body_s", "bucket", "ca", "cert", "client_id", "connections", "credit", "creds", "delivery_id",
+    "exchange", "fcstream.batch", "fcstream.ca", "fcstream.patience", "fcstream.timeout", "group", "host", "inflight",
+    "instance", "k", "max_bytes", "max_poll_s", "numbers", "org", "patience", "prefetch", "queue", "replicas",
+    "retain", "routing_key", "sasl", "schema", "security", "session", "session_s", "sslmode", "sslrootcert", "stream",
+    "subject", "table", "timeout", "tls", "unsafe",
 ))
 # fmt: on
 """Options of connectors and ledgers whose values are not secret."""
@@ -71,6 +73,8 @@ class Address:
         The URL as messages may show it, see `mask`.
     key : str
         The configuration key that holds the URL.
+    asked : AskedFields
+        What a source is to give of messages besides their bodies.
     """
 
     scheme: str
@@ -82,6 +86,7 @@ class Address:
     target: str = field(repr=False)
     masked: str
     key: str
+    asked: AskedFields = NO_FIELDS
 
     def take(self, option: UrlOption | str, default: str | None = None) -> str:
         """Remove and return an option; `default` goes before the option's own.
@@ -135,6 +140,8 @@ def parse(url: str, key: str) -> Address:
         A variable or file that is not there, or no URL. Never quotes what a placeholder stood for.
     """
     masked = mask(url)
+    if url.endswith(":") and _SCHEME.fullmatch(url[:-1]):  # nothing but a scheme: what it names is this process's own
+        return Address(url[:-1], (), "", {}, None, None, "", masked, key)
     scheme, _, rest = interpolate(url, key).partition("://")
     if "#" in rest:
         raise ConfigError(f"must have special characters percent-encoded: write %23 for #, got {masked}", key)

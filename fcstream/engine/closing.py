@@ -82,7 +82,7 @@ def _as_release(
         rho=loss.rho,
         delta=loss.delta,
         guarantee=job.terms.capacity.as_dict(),
-        spent=spent.as_dict(),
+        spent=(spent + job.paid_beside).as_dict(),
         private=private,
         features=values.features,
         transform=values.transform,
@@ -92,7 +92,14 @@ def _as_release(
         participation=participation,
         name=answer.name,
         place=place,
+        window_open=_iso_time(window.open_ms) if job.iso_times else None,
+        window_close=_iso_time(window.close_ms) if job.iso_times else None,
     )
+
+
+def _iso_time(time_ms: int) -> str:
+    """Return a time in ISO 8601 with milliseconds, in UTC."""
+    return str(np.datetime_as_string(np.datetime64(time_ms, "ms"), timezone="UTC"))
 
 
 class WindowCloser:

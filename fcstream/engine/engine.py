@@ -66,6 +66,8 @@ class Engine:
     stores : callable, optional
         Makes the counters, if records are counted elsewhere and not pushed here. See
         `CounterFactory`.
+    first_window : int, optional
+        Index of the first window, where other streams decide it.
 
     Raises
     ------
@@ -107,6 +109,7 @@ class Engine:
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
         stores: CounterFactory = default_counters,
+        first_window: int | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = self.config.job.for_key(key)
@@ -123,7 +126,7 @@ class Engine:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         sealed = self._ledger.last_sealed()
         last = [] if sealed is None else from_lines(sealed[1])
-        self._progress = Progress(job, self._ledger, None if sealed is None else sealed[0])
+        self._progress = Progress(job, self._ledger, None if sealed is None else sealed[0], first_window)
         self._outbox = Outbox(self._ledger)
         self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
         counter, users = stores(job, self._closer.next_answers, noise)
@@ -191,6 +194,10 @@ class Engine:
     def parts(self) -> tuple[Engine, ...]:
         """This engine, as the only one; `KeyedEngine` has one for each key."""
         return (self,)
+
+    def knows(self, release: Release) -> bool:
+        """Return whether a release is of another stream, or of a window that has one."""
+        return release.stream != self.job.terms.stream or self.has_sealed(release.window_open_ms)
 
     def has_sealed(self, open_ms: int) -> bool:
         """Return whether a window has its release, which another process may have sealed since this engine started."""
@@ -345,12 +352,18 @@ class Engine:
             if not closed:
                 return
 
-    def close_next(self, now_ms: int | None) -> bool:
-        """Close the next window that is due at `now_ms` (None: of a schedule with an end), and keep its release for
-        `collect`; False if there is none.
+    def close_next(self, now_ms: int | None, until: int | None = None) -> bool:
+        """Close the next window that is due at `now_ms` (None: of a schedule with an end) and lies before the window
+        `until`, and keep its release for `collect`; False if there is none.
         """
         with self._lock:
-            return self._close_next(now_ms)
+            return self._close_next(now_ms, until)
+
+    def skip_to(self, index: int) -> None:
+        """Leave out the windows before this one that have no release: they never have one."""
+        with self._lock:
+            self._progress.skip_to(index)
+            self._records.forget_before(self._progress.next)
 
     def collect(self) -> list[Release]:
         """Return what was closed and not returned yet."""
@@ -393,11 +406,32 @@ class Engine:
                     self._close_due(None)
                 else:
                     self._warn_of_loss()
-                self._closed = True
+            return self.leave()
+
+    def leave(self) -> list[Release]:
+        """End this engine without closing a window; returns the last releases, see `close`."""
+        with self._lock:
+            self._closed = True
             releases = self._outbox.take()
             if self._outbox.is_settled:
                 self._ledger.close()
             return releases
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all releases were returned and are acknowledged."""
+        return self._outbox.is_settled
+
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether the ledger holds releases that are not acknowledged."""
+        with self._lock:
+            return bool(self._ledger.unacknowledged())
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records of open windows are kept; private."""
+        return not self._records.is_empty
 
     def abort(self) -> None:
         """Close the ledger without closing a window; records of open windows are lost, charges stay."""
@@ -420,10 +454,11 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _close_next(self, now_ms: int | None) -> bool:
+    def _close_next(self, now_ms: int | None, until: int | None = None) -> bool:
         """Close the next group of windows that are due; False if there are none."""
         self._check_open()
-        windows = self._progress.windows_due(now_ms, self._closer.group)
+        most = self._closer.group if until is None else min(self._closer.group, until - self._progress.next)
+        windows = self._progress.windows_due(now_ms, most)
         if not windows:
             return False
         try:
@@ -459,10 +494,15 @@ class Engine:
 
     def _warn_of_loss(self) -> None:
         """Warn if records of open windows are lost, without saying how many, or when they were measured."""
-        if not self._records.is_empty:
-            LOG.warning(
-                "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
-                "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
-                self.job.terms.stream,
-                self.replay_from,
-            )
+        if self.has_records:
+            warn_of_loss(self.job.terms.stream, self.replay_from)
+
+
+def warn_of_loss(stream: str, replay_from: int) -> None:
+    """Warn that records of open windows are lost."""
+    LOG.warning(
+        "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
+        "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
+        stream,
+        replay_from,
+    )

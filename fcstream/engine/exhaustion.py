@@ -76,7 +76,7 @@ def windows_until(job: Job) -> int | None:
     """
     if job.terms.unit == "event" or job.spending.savings is not None:
         return None
-    lasting, count = lasting_windows(job.window_loss, job.terms.capacity), scheduled_windows(job)
+    lasting, count = budget_windows(job), scheduled_windows(job)
     return None if count is not None and lasting >= count else lasting
 
 
@@ -87,6 +87,17 @@ def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
         return count
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return count - job.schedule.first_open(now_ms - job.backlog_ms)
+
+
+def budget_windows(job: Job) -> int:
+    """Count the windows for which a budget lasts, which also pays for a search for keys after each period."""
+    window, capacity = job.window_loss, job.terms.capacity
+    if job.finder is None:
+        return lasting_windows(window, capacity)
+    length, search = job.finder.period_windows, job.finder.job.answers.loss
+    period = window * length + search
+    periods = lasting_windows(period, capacity)
+    return periods * length + min(length, lasting_windows(window, capacity - period * periods))
 
 
 def lasting_windows(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:

@@ -22,6 +22,8 @@ class FirstWindow:
     ledger : Ledger
     is_answered : bool
         Whether some window has its release already.
+    index : int, optional
+        The first window, if it was decided elsewhere.
 
     Attributes
     ----------
@@ -39,12 +41,12 @@ class FirstWindow:
     Specification 13.3; proof 11.3; ours.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, is_answered: bool) -> None:
+    def __init__(self, job: Job, ledger: Ledger, is_answered: bool, index: int | None = None) -> None:
         self._job, self._ledger = job, ledger
         # Keys that are added later begin later, so each key has a name of its own for what the sibling streams share.
         self._made_ms = time.time_ns() // 1_000_000
         self._name = "first window" if job.key is None else f"first window of key {job.key}"
-        self.index: int | None = 0 if job.clock == "eof" else None
+        self.index = 0 if index is None and job.clock == "eof" else index
         if self.index is None:
             kept = ledger.setting(self._name)
             self.index = self._index(kept) if kept is not None else 0 if is_answered else None

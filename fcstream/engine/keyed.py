@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..config import Config
+from ..config import Config, Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
 from ..formats.rows import read_moment
@@ -75,8 +75,9 @@ class KeyedEngine:
         on_rejection: OnRejection | None = None,
         stores: CounterFactory = default_counters,
     ) -> None:
-        self.config = config if isinstance(config, Config) else Config.from_mapping(config)
-        job = self.job = self.config.job
+        job = self._prepare(config, on_rejection)
+        if job.finder is not None:
+            raise ConfigError("must be declared: `DiscoveringEngine` answers streams that find theirs", "stream.keys")
         if not job.keys:
             raise ConfigError("is required: `Engine` answers streams without keys", "stream.key")
         mine = job.keys if keys is None else tuple(key for key in job.keys if key in keys)
@@ -100,12 +101,8 @@ class KeyedEngine:
             }
         else:
             account = None
-        self._is_shared = is_shared
-        self.rejections = Rejections(job.terms.stream, on_rejection)
-        self._index = {key: i for i, key in enumerate(job.keys)}
-        self._engines: dict[int, Engine] = {}
-        self._lock = threading.RLock()
-        self._seen = SeenPositions()
+        self._closes_together = is_shared
+        self._index |= {key: i for i, key in enumerate(job.keys)}
         with ExitStack() as undo:
             for ledger in ledgers.values():
                 undo.callback(ledger.close)
@@ -116,6 +113,18 @@ class KeyedEngine:
             if account is not None:
                 account.attach(self.parts)
             undo.pop_all()
+
+    def _prepare(self, config: Config | Mapping[str, Any], on_rejection: OnRejection | None) -> Job:
+        """Make what no key's engine holds."""
+        self.config = config if isinstance(config, Config) else Config.from_mapping(config)
+        self.job = self.config.job
+        self.rejections = Rejections(self.job.terms.stream, on_rejection)
+        self._closes_together = False
+        self._index: dict[str, int] = {}
+        self._engines: dict[int, Engine] = {}
+        self._lock = threading.RLock()
+        self._seen = SeenPositions()
+        return self.job
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> KeyedEngine:
@@ -131,6 +140,11 @@ class KeyedEngine:
     def parts(self) -> tuple[Engine, ...]:
         """The engine of each key."""
         return tuple(self._engines.values())
+
+    @property
+    def _everyone(self) -> tuple[Engine, ...]:
+        """All engines that may hold a release, in the order in which these are returned."""
+        return self.parts
 
     @property
     def guarantee(self) -> PrivacyLoss:
@@ -150,13 +164,13 @@ class KeyedEngine:
     @property
     def replayed(self) -> int:
         """See `Engine`."""
-        return sum(engine.replayed for engine in self.parts)
+        return sum(engine.replayed for engine in self._everyone)
 
     @property
     def rejected(self) -> dict[str, int]:
         """See `Engine`."""
         total = dict(self.rejections.counts)
-        for engine in self.parts:
+        for engine in self._everyone:
             for reason, count in engine.rejected.items():
                 total[reason] = total.get(reason, 0) + count
         return total
@@ -170,6 +184,10 @@ class KeyedEngine:
     def replay_from(self) -> int:
         """See `Engine`; the earliest of all keys."""
         return self.next_open_ms
+
+    def knows(self, release: Release) -> bool:
+        """See `Engine.knows`."""
+        return all(engine.knows(release) for engine in self.parts)
 
     def windows_due(self, now_ms: int) -> int:
         """See `Engine.windows_due`; the sum over all keys."""
@@ -190,7 +208,7 @@ class KeyedEngine:
             self.take(batch, arrivals, identified=positions is not None)
             for rejections in (self.rejections, *(part.rejections for part in self.parts)):
                 rejections.warn()
-            if self._is_shared:
+            if self._closes_together:
                 return self._close_together(clock_ms() if self.job.clock == "wall" else 0)
             return self._gather(Engine.tick)
 
@@ -225,7 +243,7 @@ class KeyedEngine:
                     self._seen.add(batch.positions)
                 self._distribute(batch, arrivals, codes)
             except BaseException as error:  # the engines of some keys may have counted their records
-                _raise_first([error, *self._try_each_part(Engine.abort)])
+                raise_first([error, *self._try_each_part(Engine.abort)])
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""
@@ -236,7 +254,7 @@ class KeyedEngine:
     def advance(self, now_ms: int) -> list[Release]:
         """See `Engine.advance`."""
         with self._lock:
-            if self._is_shared:
+            if self._closes_together:
                 if self.job.clock != "eof":
                     self.begin(now_ms)
                 return self._close_together(read_moment(now_ms, "now_ms"))
@@ -244,7 +262,7 @@ class KeyedEngine:
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """See `Engine.closing`; key by key, or window by window where users have one filter for all keys."""
-        if self._is_shared:
+        if self._closes_together:
             if now_ms is not None:
                 self.begin(now_ms)
             while self._close_window(now_ms):
@@ -263,7 +281,7 @@ class KeyedEngine:
     def acknowledge(self) -> None:
         """See `Engine.acknowledge`."""
         with self._lock:
-            for engine in self.parts:
+            for engine in self._everyone:
                 engine.acknowledge()
 
     def drain_rejected(self) -> dict[str, int]:
@@ -271,14 +289,14 @@ class KeyedEngine:
         with self._lock:
             total = self.rejected
             self.rejections.drain()
-            for engine in self.parts:
+            for engine in self._everyone:
                 engine.drain_rejected()
             return total
 
     def close(self) -> list[Release]:
         """See `Engine.close`."""
         with self._lock:
-            if self._is_shared and self.job.clock == "eof":
+            if self._closes_together and self.job.clock == "eof":
                 self.acknowledge()
                 while self._close_window(None):
                     pass
@@ -288,7 +306,7 @@ class KeyedEngine:
     def abort(self) -> None:
         """See `Engine.abort`."""
         with self._lock:
-            _raise_first(self._try_each_part(Engine.abort))
+            raise_first(self._try_each_part(Engine.abort))
 
     def __enter__(self) -> KeyedEngine:
         return self
@@ -298,7 +316,7 @@ class KeyedEngine:
     ) -> None:
         errors = self._try_each_part(lambda engine: engine.__exit__(kind, error, trace))
         if errors:
-            _raise_first(errors if error is None else [error, *errors])
+            raise_first(errors if error is None else [error, *errors])
 
     def _close_together(self, now_ms: int) -> list[Release]:
         """Close what is due, window by window; nothing with clock ``eof``, whose windows only `close` closes."""
@@ -323,18 +341,18 @@ class KeyedEngine:
             self.acknowledge()  # first, so that what is returned and not acknowledged comes from this call
         releases: list[Release] = []
         try:
-            for engine in self.parts:
+            for engine in self._everyone:
                 releases += action(engine)
             return releases
         except BaseException:
-            for engine in self.parts:
+            for engine in self._everyone:
                 engine.requeue_returned()
             raise
 
     def _try_each_part(self, action: Callable[[Engine], object]) -> list[BaseException]:
         """Do it to the engine of every key, also if it fails for some; returns the errors."""
         errors: list[BaseException] = []
-        for engine in self.parts:
+        for engine in self._everyone:
             try:
                 action(engine)
             except BaseException as error:
@@ -352,24 +370,10 @@ class KeyedEngine:
                 engine.take(batch.pick(rows), None if arrivals is None else arrivals[rows])
 
 
-def _raise_first(errors: list[BaseException]) -> None:
+def raise_first(errors: list[BaseException]) -> None:
     """Raise the first of some errors, with the others as its notes; an interrupt comes before all others."""
     if errors:
         first, *others = sorted(errors, key=lambda error: isinstance(error, Exception))
         for other in others:
             first.add_note(f"Another key failed too: {type(other).__name__}: {other}")
         raise first
-
-
-def open_engine(
-    config: Config,
-    *,
-    keys: Collection[str] | None = None,
-    noise: Noise | None = None,
-    on_rejection: OnRejection | None = None,
-    stores: CounterFactory = default_counters,
-) -> Engine | KeyedEngine:
-    """Make the engine of a configuration, with keys or without."""
-    if config.stream.key is None:
-        return Engine(config, noise=noise, on_rejection=on_rejection, stores=stores)
-    return KeyedEngine(config, keys=keys, noise=noise, on_rejection=on_rejection, stores=stores)

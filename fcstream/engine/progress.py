@@ -22,6 +22,8 @@ class Progress:
     ledger : Ledger
     last : WindowKey or None
         The newest window that the ledger has sealed.
+    first : int, optional
+        Index of the first window, if it was decided elsewhere.
 
     Attributes
     ----------
@@ -31,9 +33,10 @@ class Progress:
         Number of records in windows that had a release before this process started.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, last: WindowKey | None) -> None:
+    def __init__(self, job: Job, ledger: Ledger, last: WindowKey | None, first: int | None = None) -> None:
         self._job, self._ledger = job, ledger
-        self._start = FirstWindow(job, ledger, last is not None)
+        self._start = FirstWindow(job, ledger, last is not None, first)
+        self._is_told = first is not None
         answered = 0 if last is None else job.schedule.index_after(last.open_ms)
         self._first = self.next = max(answered, self._start.index or 0)
         self.replayed = 0
@@ -41,7 +44,7 @@ class Progress:
     @property
     def answered_before(self) -> int:
         """Number of the schedule's windows that had a release before this process started."""
-        return self._first - (self._start.index or 0)
+        return max(0, self._first - (self._start.index or 0))
 
     @property
     def next_open_ms(self) -> int:
@@ -55,9 +58,13 @@ class Progress:
         self._first = self.next = self._start.index or 0
         return True
 
+    def skip_to(self, index: int) -> None:
+        """Leave out the windows before this one that have no release: they never have one."""
+        self.next = max(self.next, index)
+
     def has_sealed(self, open_ms: int) -> bool:
         """Return whether a window has its release, which another process may have sealed since this one started."""
-        if open_ms < self.next_open_ms:
+        if open_ms < self.next_open_ms and not self._is_told:  # else windows before the first one may have releases
             return not self._start.skips(open_ms)
         last = self._ledger.last_sealed()
         return last is not None and last[0].open_ms >= open_ms

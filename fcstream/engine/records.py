@@ -13,7 +13,7 @@ from ..ledgers import Ledger
 from ..releases.answers import AnswerCounters
 from ..releases.base import Counter
 from ..stream.admission import Admitted
-from ..stream.selection import Rows
+from ..stream.selection import Rows, with_codes
 from ..stream.user_groups import GroupUsers, UserGroups, WindowUsers
 from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
@@ -84,8 +84,8 @@ class OpenRecords:
     def add_late(self, window: int) -> None:
         """Count the late records that are in time for a window."""
         self.is_broken = True
-        for pane, points in self._late.take(window):
-            self.counter.add(pane, points)
+        for late in self._late.take(window):
+            self._count_in(*late)
         self.is_broken = False
 
     def users(self, window: int) -> WindowUsers | None:
@@ -121,28 +121,28 @@ class OpenRecords:
 
     def _read(self, batch: Batch, admitted: Admitted) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]]]:
         """Return what answers read of a batch: lattice points (n, d) with the codes of texts, and texts (n,)."""
-        points, job = admitted.points, self._job
-        if job.text_codes:
-            codes = [each.read(batch.texts[each.feature]) for each in job.text_codes]
-            points = np.column_stack([points, *codes])
-        return points, {name: batch.texts[name] for name in job.texts}
+        points = with_codes(admitted.points, self._job.text_codes, batch.texts)
+        return points, {name: batch.texts[name] for name in self._job.texts}
 
     def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         # These records are late for an open window, but in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
         panes, (points, texts) = admitted.panes, self._read(batch, admitted)
         if late.any():
-            self._late.add(admitted.first[late], panes[late], points[late])
+            waiting = {name: column[late] for name, column in texts.items()}
+            self._late.add(admitted.first[late], panes[late], points[late], waiting)
             rows = rows & ~late
         if not rows.all():
             panes, points = panes[rows], points[rows]
             texts = {name: column[rows] for name, column in texts.items()}
         for pane, part in group_by_pane(panes):
-            if texts:
-                found = {name: column[part] for name, column in texts.items()}
-                cast("AnswerCounters", self.counter).add(pane, points[part], found)
-            else:
-                self.counter.add(pane, points[part])
+            self._count_in(pane, points[part], {name: column[part] for name, column in texts.items()})
+
+    def _count_in(self, pane: int, points: NDArray[np.float64], texts: dict[str, NDArray[np.object_]]) -> None:
+        if texts:
+            cast("AnswerCounters", self.counter).add(pane, points, texts)
+        else:
+            self.counter.add(pane, points)
 
     def _add_users(
         self, users: UserGroups, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int

@@ -74,8 +74,12 @@ class UserAccount:
 
     def part(self, key: str, ledger: Ledger) -> PartLedger:
         """Return the ledger of one key, charged to this account."""
-        self._open += 1
+        self.enter()
         return PartLedger(self, key, ledger)
+
+    def enter(self) -> None:
+        """Keep the account open, also while there is no part, until `leave` is called as often."""
+        self._open += 1
 
     def attach(self, parts: Sequence[KeyedPart]) -> None:
         """Tell the engines of all keys, in the order of the keys."""
@@ -105,7 +109,7 @@ class UserAccount:
         self.ledger.acknowledge([window])
 
     def leave(self) -> None:
-        """Close the account with the last of its parts."""
+        """Close the account with the last that entered it."""
         self._open -= 1
         if self._open == 0:
             self.ledger.close()

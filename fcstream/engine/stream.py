@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from ..config import Config
+from ..config.job import FINDER
 from ..config.sections import (
     BudgetSection,
     FeatureSection,
@@ -26,6 +27,7 @@ from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..releases.long_form import LongRow, long_form
 from ..releases.options import Options
+from .discovering import DiscoveringEngine
 from .engine import Engine
 from .intake import OnRejection
 from .keyed import KeyedEngine
@@ -174,6 +176,9 @@ class Stream:
     def engine(self) -> Engine | KeyedEngine:
         """Open the engine, to push records that arrive one by one; `frame` makes a data frame of what it returns."""
         job, noise, hand = self.config.job, self._noise, self._on_rejection
+        if job.finder is not None:
+            ledgers = self._in_memory if self._ledger_url == _FORGETS else None
+            return DiscoveringEngine(self.config, ledgers=ledgers, noise=noise, on_rejection=hand)
         if self._ledger_url == _FORGETS and not self._in_memory:
             self._in_memory = {key: open_ledger(_FORGETS, job.part(key).terms) for key in job.keys} or {
                 "": open_ledger(_FORGETS, job.terms)
@@ -225,6 +230,7 @@ class Stream:
         first, batches = _batches(frames)
         with self.engine() as engine:
             self._keep(engine.unpublished())
+            former = engine.known_keys if isinstance(engine, DiscoveringEngine) else ()
             try:
                 for batch in batches:
                     engine.push(batch)
@@ -235,7 +241,7 @@ class Stream:
                 self.rejected = engine.rejected
                 self.releases = self._ordered()
         if engine.answered:
-            self._keep(self._sealed_before())
+            self._keep(self._sealed_before(former))
             self.releases = self._ordered()
         return self.frame(self.releases, like=first)
 
@@ -250,12 +256,16 @@ class Stream:
         for release in releases:
             self._kept[release.stream, release.window_open_ms, release.name] = release
 
-    def _sealed_before(self) -> Iterator[Release]:
-        """Read all releases from the ledger, if that can be read; of one in memory all are kept."""
+    def _sealed_before(self, found: Sequence[str]) -> Iterator[Release]:
+        """Read all releases from the ledger, if that can be read; of one in memory all are kept.
+
+        `found` are the keys that were found before.
+        """
         url, job = self._ledger_url, self.config.job
         if url == _FORGETS or is_foreign(url):
             return
-        for part in [job.part(key) for key in job.keys] or [job]:
+        keys = job.keys if job.finder is None else (FINDER, *found)
+        for part in [job.part(key) for key in keys] or [job]:
             with closing(open_reader(url, part.terms.stream)) as ledger:
                 yield from map(Release.from_bytes, ledger.releases())
 
@@ -263,7 +273,8 @@ class Stream:
         """Return what is known of all windows, key by key, in the order of time."""
         keys = {key: i for i, key in enumerate(self.config.job.keys)}
         return sorted(
-            self._kept.values(), key=lambda release: (keys.get(release.key or "", -1), release.window_open_ms)
+            self._kept.values(),
+            key=lambda release: (keys.get(release.key or "", -1), release.key or "", release.window_open_ms),
         )
 
 

@@ -6,6 +6,7 @@ Neither rejections nor messages ever quote a record's content.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from .envelopes import AskedFields, EnvelopeField, asked_fields
+from .paths import FieldPath
 from .texts import UnusableRecord as UnusableRecord
 from .texts import parse_text, plain_texts
 
-TIME_UNITS = ("ms", "s", "iso8601")
+TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
+PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
+"""Ticks in a millisecond of the units whose integers are divided before they could become floats."""
 MEANINGS = {
     "broken_record": "no JSON object on the line, or a wrong number of cells",
     "missing": "a field is absent, null or empty",
@@ -34,13 +39,20 @@ MEANINGS = {
     "unknown_level": "a Boolean or a category that is none of its declared levels",
     "not_a_text": "no text and no whole number where a text must stand, or no Unicode",
     "too_long": "rows of one message beyond those that are read, or a text of more than `max_bytes`",
-    "unknown_key": "a key that is not among the declared ones, or does not belong to the partition it came by",
+    "cumulative": "a cumulative sum of OTLP, which holds all measurements since its start: send gauges, or deltas",
+    "delta_sum": "a sum of OTLP over one interval, and `source.delta_sums` does not say that such are to be read",
+    "histogram": "a histogram or summary of OTLP, which holds no measurement: send gauges",
+    "unknown_schema": "a schema that the registry does not know, that cannot be read, or that holds itself",
+    "unknown_key": "a key that is not among the declared ones, or does not belong to the partition it came by, or that "
+    "can be none: 1 to 200 printable characters",
+    "undiscovered_key": "a key that was not found in the period before; it counts in the search for the next period's",
 }
 """Why a record cannot be used, by the reason in dead letters."""
 REASONS = tuple(MEANINGS)
 MAX_TIME_MS = 2**53
 LONGEST_LABEL = 1024
 """Most characters of an id (bytes, if it comes as bytes), since ids are kept until their window closes."""
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -137,7 +149,9 @@ class Schema:
     They are the event time and its unit; the features, in order; the user and the key (None if the stream has none);
     the codes of features that are not numbers; the texts that mean that a feature has no value; the features that a
     record may lack; the features that hold texts, with the most bytes of each; and all features in the order of the
-    configuration, if some hold texts.
+    configuration, if some hold texts. Then, by field, where it stands if not under its literal name; where the list
+    stands whose elements are the records; the features whose numbers may come as text; and what stands between the
+    levels of a topic; and the headers that the format of the messages reads itself.
     """
 
     time: str
@@ -150,6 +164,72 @@ class Schema:
     optional: frozenset[str] = frozenset()
     texts: Mapping[str, int] = field(default_factory=dict)
     order: tuple[str, ...] = ()
+    paths: Mapping[str, FieldPath | EnvelopeField] = field(default_factory=dict)
+    records: FieldPath | None = None
+    quoted: frozenset[str] = frozenset()
+    topic_separator: str = "/"
+    headers: frozenset[str] = frozenset()
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether a record is a message, and every field is one by its literal name."""
+        return not (self.paths or self.records is not None or self.quoted)
+
+    def place(self, name: str) -> FieldPath | EnvelopeField:
+        """Return where the field of this name stands in a message, or in its envelope."""
+        return self.paths.get(name) or FieldPath.named(name)
+
+    def column(self, name: str) -> str:
+        """Return the column that holds this field, in formats that have columns.
+
+        Raises
+        ------
+        ConfigError
+            It is not in the body of a message.
+        """
+        place = self.place(name)
+        if isinstance(place, EnvelopeField):
+            raise ConfigError(self._only_messages(name), self.key_of(name))
+        return place.column
+
+    @property
+    def asked(self) -> AskedFields:
+        """Return what is read of the envelopes of messages."""
+        return asked_fields(self.paths.values(), self.headers)
+
+    def refuse_envelopes(self, what: str) -> None:
+        """Refuse fields that come with a message, where records are none, and records inside of messages.
+
+        Raises
+        ------
+        ConfigError
+        """
+        for name, place in self.paths.items():
+            if isinstance(place, EnvelopeField):
+                raise ConfigError(self._only_messages(name, what), self.key_of(name))
+
+    def refuse_elements(self, what: str) -> None:
+        """Refuse ``[source] records`` where no record can lie inside of another.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if self.records is not None:
+            raise ConfigError(f"must be left out for {what}, which hold one record a row", "source.records")
+
+    def key_of(self, name: str) -> str:
+        """Return the key of the configuration that names a field."""
+        for key in ("time", "user", "key"):
+            if getattr(self, key) == name:
+                return f"stream.{key}"
+        return f"features.{name}.path"
+
+    def _only_messages(self, name: str, what: str = "tables") -> str:
+        return (
+            f"must name a field of the records, since {what} have no topics, keys, headers or times of arrival, got "
+            f"{_written(self.paths[name])!r}"
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -174,12 +254,20 @@ class Schema:
             raise ConfigError(f"must be one of {list(TIME_UNITS)}, got {self.time_unit!r}", "stream.time_unit")
 
 
+def _written(place: FieldPath | EnvelopeField) -> str:
+    return place.column if isinstance(place, FieldPath) else place.text
+
+
 def parse_iso8601(text: str) -> int:
     """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T."""
     moment = datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
+
+
+class Milliseconds(int):
+    """A time whose unit is milliseconds, whatever the unit of a schema is."""
 
 
 def parse_time(value: Any, unit: str) -> int:
@@ -192,17 +280,34 @@ def parse_time(value: Any, unit: str) -> int:
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise UnusableRecord("missing")
+    if type(value) is Milliseconds:
+        return _checked(int(value))
     try:
         if unit == "iso8601":
             return parse_iso8601(value)
+        if unit in PER_MILLISECOND:
+            return _checked(_ticks(value) // PER_MILLISECOND[unit])
         number = parse_number(value)
         # Microseconds are rounded first, so that 1.001 s is 1001 ms.
         millis = number if unit == "ms" else math.floor(round(number * 1e6) / 1e3)
     except (ValueError, TypeError, AttributeError, OverflowError, UnusableRecord):
         raise UnusableRecord("bad_time") from None
+    return _checked(math.floor(millis))
+
+
+def _checked(millis: int) -> int:
     if abs(millis) > MAX_TIME_MS:
         raise UnusableRecord("bad_time")
-    return math.floor(millis)
+    return millis
+
+
+def _ticks(value: Any) -> int:
+    """Read a whole number of ticks without making a float of it; a fraction of a tick is cut off."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return math.floor(parse_number(value))
 
 
 def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -224,8 +329,9 @@ def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[
     good: NDArray[np.bool_] = ticks <= min(most, int(np.iinfo(ticks.dtype).max))
     if ticks.dtype.kind == "i":
         good &= ticks >= max(-most, int(np.iinfo(ticks.dtype).min))
-    times = np.where(good, ticks, 0).astype(np.int64)
-    return times * numerator // denominator, good
+    wide = np.where(good, ticks, 0).astype(np.int64 if ticks.dtype.kind == "i" else np.uint64)
+    # Divided before the type is changed: unsigned nanoseconds go beyond what a signed number holds.
+    return (wide // wide.dtype.type(denominator)).astype(np.int64) * numerator, good
 
 
 def parse_number(value: Any) -> float:
@@ -282,7 +388,7 @@ def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False)
     try:
         if name in schema.levels:
             return parse_level(value, schema.levels[name])
-        if isinstance(value, str) and not texts:
+        if isinstance(value, str) and not texts and name not in schema.quoted:
             raise UnusableRecord("not_a_number")
         return parse_number(value)
     except UnusableRecord as refused:
@@ -431,8 +537,11 @@ def batch_from_columns(
     with np.errstate(invalid="ignore"):
         good = np.isfinite(values).all(axis=1) & (np.abs(timestamps) <= MAX_TIME_MS)
     for label in labels:
+        cells = label.tolist()
+        if all(cells) and max(map(len, cells), default=0) <= LONGEST_LABEL:
+            continue
         good &= np.fromiter(
-            (text is not None and 0 < len(text) <= LONGEST_LABEL for text in label), np.bool_, len(label)
+            (text is not None and 0 < len(text) <= LONGEST_LABEL for text in cells), np.bool_, len(cells)
         )
     if good.all():
         batch = Batch(np.floor(timestamps).astype(np.int64), values, positions)
@@ -453,4 +562,21 @@ def merge(first: Batch, second: Batch) -> Batch:
         None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
         None if first.keys is None or second.keys is None else np.concatenate([first.keys, second.keys])[order],
         {name: np.concatenate([column, second.texts[name]])[order] for name, column in first.texts.items()},
+    )
+
+
+def concatenated(parts: Sequence[Batch]) -> Batch:
+    """Join one or more batches, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    users = [part.users for part in parts if part.users is not None]
+    keys = [part.keys for part in parts if part.keys is not None]
+    return Batch(
+        np.concatenate([part.times_ms for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.positions for part in parts]),
+        [rejection for part in parts for rejection in part.rejections],
+        np.concatenate(users) if users else None,
+        np.concatenate(keys) if keys else None,
+        {name: np.concatenate([part.texts[name] for part in parts]) for name in parts[0].texts},
     )

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
+    PER_MILLISECOND,
     Batch,
     Rejection,
     Schema,
@@ -30,12 +31,13 @@ from .batch import (
     batch_from_rows,
     merge,
     parse_feature,
-    parse_iso8601,
     parse_label_of,
-    parse_number,
     parse_time,
     plain_labels,
 )
+from .columns import coded, numbers_of, timestamps_of
+from .csv_dialect import BOM, COMMAS, CsvDialect
+from .envelopes import Envelope
 
 _LONGEST_DIAGNOSIS = 2**16
 _LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")
@@ -45,7 +47,8 @@ class LineDecoder(Protocol):
     """Turns blocks of complete lines into batches. Every line is one record whatever it contains, so that no line can
     merge with or split another."""
 
-    def decode(self, lines: list[bytes], first_position: int) -> Batch: ...
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
+        """Decode lines, or messages with one envelope each, if the schema asks for fields of envelopes."""
 
 
 class Objects:
@@ -62,7 +65,7 @@ class Objects:
         self._skips_blank = not are_messages
         self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else msgspec.msgpack.Decoder().decode
         decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
-        time_type: Any = str if schema.time_unit == "iso8601" else float
+        time_type: Any = {"iso8601": str, "us": int | float, "ns": int | float}.get(schema.time_unit, float)
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
         self._fields: tuple[str, ...] = (schema.time, *schema.features)
         types: list[tuple[str, Any]] = [
@@ -85,7 +88,7 @@ class Objects:
         self._decode = decoder(record).decode
         self._as_tuple = msgspec.structs.astuple
         is_numbers = not (schema.labels or schema.levels or schema.missing)
-        self._is_plain = is_numbers and schema.time_unit != "iso8601"
+        self._is_plain = is_numbers and schema.time_unit in ("ms", "s")
         self._pack = struct.Struct(f"{len(self._names)}d").pack
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self._getters = [operator.attrgetter(name) for name in self._names]
@@ -96,7 +99,7 @@ class Objects:
             return bool | int | float | str
         return float | str if field in self._schema.missing else float
 
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
         try:
@@ -145,7 +148,7 @@ class Objects:
             return times, columns
         pairs = zip(self._getters[1:width], schema.features, strict=True)
         columns = [
-            _coded(map(get, records), n, schema.levels.get(name), has_texts=name in schema.missing)
+            coded(map(get, records), n, schema.levels.get(name), has_texts=name in schema.missing)
             for get, name in pairs
         ]
         return map(self._getters[0], records), columns
@@ -191,30 +194,42 @@ class Objects:
         return Rejection("broken_record", position)
 
 
-class JsonLines(Objects):
-    """Decoder of JSON lines."""
-
-
 class CsvRows:
-    """Decoder of CSV lines under one header. A quoted cell may hold commas and doubled quotes, not a line break.
+    """Decoder of CSV lines in UTF-8. A quoted cell may hold delimiters and doubled quotes, not a line break.
+
+    Parameters
+    ----------
+    schema : Schema
+    header : bytes
+        The line that names the columns; not used if the dialect has their names.
+    dialect : CsvDialect
 
     Raises
     ------
     ConfigError
-        The header lacks a column that the schema names.
+        A column that the schema names is not there.
     """
 
-    def __init__(self, schema: Schema, header: bytes) -> None:
+    def __init__(self, schema: Schema, header: bytes, dialect: CsvDialect = COMMAS) -> None:
         self._schema = schema
-        columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
+        self._delimiter = dialect.delimiter
+        self._dialect = dialect
+        columns = list(dialect.header) or self._cells(header.removeprefix(BOM))
         self._width = len(columns)
         self._names = [schema.time, *schema.features, *schema.labels]
-        absent = [name for name in self._names if name not in columns]
+        schema.refuse_envelopes("tables")
+        schema.refuse_elements("tables")
+        wanted = [schema.column(name) for name in self._names]
+        absent = [name for name in wanted if name not in columns]
         if absent:
-            raise ConfigError(_lacking(absent, columns))
-        self._columns = [columns.index(name) for name in self._names]
+            raise ConfigError(_lacking(absent, columns, dialect))
+        self._columns = [columns.index(name) for name in wanted]
+        self._numbers: frozenset[str] = frozenset()  # what is written with a decimal comma
+        if dialect.decimal == ",":
+            times = () if schema.time_unit == "iso8601" else (schema.time,)
+            self._numbers = frozenset({*times, *schema.features}.difference(schema.levels))
 
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
         rows = list(map(self._cells, lines))
@@ -223,14 +238,18 @@ class CsvRows:
             return self._careful(rows, positions.tolist())
         columns = list(zip(*rows, strict=True))
         picked = [columns[k] for k in self._columns]
-        times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
+        times: Iterable[Any] = picked[0]
+        if self._schema.time_unit in PER_MILLISECOND:
+            times = map(_whole_or_none, picked[0])
+        elif self._schema.time_unit != "iso8601":
+            times = numbers_of(self._points(picked[0]))
         numbers = picked[1 : 1 + len(self._schema.features)]
         batch, odd = batch_from_columns(
             timestamps_of(times, len(rows), self._schema),
             [
-                _coded(column, len(rows), self._schema.levels[name])
+                coded(column, len(rows), self._schema.levels[name])
                 if name in self._schema.levels
-                else _numbers(column)
+                else numbers_of(self._points(column))
                 for name, column in zip(self._schema.features, numbers, strict=True)
             ],
             positions,
@@ -244,13 +263,29 @@ class CsvRows:
             return batch
         return merge(batch, self._careful([rows[i] for i in odd], positions[odd].tolist()))
 
-    @staticmethod
-    def _cells(line: bytes) -> list[str]:
+    def _points(self, column: Sequence[str]) -> Sequence[str]:
+        """Return a column of numbers with decimal points; texts that are no numbers in their stead stay none."""
+        if self._dialect.decimal == ".":
+            return column
+        if any("." in cell for cell in column):
+            return list(map(self._dialect.point, column))
+        return [cell.replace(",", ".") for cell in column]
+
+    def _point(self, name: str, cell: str) -> str:
+        """Return a number's cell with a decimal point; nothing for what is no number but stands for no value."""
+        if name not in self._numbers:
+            return cell
+        found = self._dialect.point(cell)
+        if cell.strip() in self._schema.missing.get(name, ()) and math.isnan(numbers_of([found])[0]):
+            return ""
+        return found
+
+    def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "surrogateescape")
         if '"' not in text:
-            return text.rstrip("\r").split(",")
+            return text.rstrip("\r").split(self._delimiter)
         try:
-            return next(csv.reader([text], strict=True), [])
+            return next(csv.reader([text], delimiter=self._delimiter, strict=True), [])
         except csv.Error:
             return []
 
@@ -265,15 +300,26 @@ class CsvRows:
             if len(row) != self._width:
                 mapped.append(Rejection("broken_record", position))
             else:
-                mapped.append({name: row[k] for name, k in zip(names, self._columns, strict=True)})
+                cells = {name: row[k] for name, k in zip(names, self._columns, strict=True)}
+                if self._numbers:
+                    cells = {name: self._point(name, cell) for name, cell in cells.items()}
+                mapped.append(cells)
         return batch_from_rows(mapped, kept, self._schema, texts=True)
 
 
-def _lacking(absent: list[str], columns: list[str]) -> str:
+def _whole_or_none(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+def _lacking(absent: list[str], columns: list[str], dialect: CsvDialect) -> str:
     """Describe a header that lacks some columns. Its cells are quoted only if none looks like a number or a time, since
     the line may be a record."""
     names = ("column " if len(absent) == 1 else "columns ") + ", ".join(map(repr, absent))
-    width = "1 cell; cells are separated by commas" if len(columns) == 1 else f"{len(columns)} cells"
+    if dialect.header:
+        return f"`source.header` must name the {names}: check it, `stream` and `features`"
+    separated = "commas" if dialect.delimiter == "," else repr(dialect.delimiter)
+    only = f"1 cell; cells are separated by {separated}: if this is wrong, set `source.delimiter`"
+    width = only if len(columns) == 1 else f"{len(columns)} cells"
     text = f"the first line must name the {names} (it has {width})"
     if not any(map(_LIKE_A_VALUE.search, columns)):
         folded = {cell.strip().casefold(): cell for cell in columns}
@@ -281,49 +327,3 @@ def _lacking(absent: list[str], columns: list[str]) -> str:
         near = [f"{folded[cells[0]]!r} for {name!r}" for name, cells in found.items() if cells]
         text += f"; did you mean {', '.join(near)}?" if near else ""
     return f"{text}{'' if text.endswith('?') else ':'} check the header, `stream` and `features`"
-
-
-def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
-    """Convert event times to milliseconds as float64, NaN for rows that need the slow path."""
-    if schema.time_unit == "iso8601":
-        return np.fromiter(map(_iso_or_nan, times), np.float64, count)
-    timestamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
-    if schema.time_unit == "ms":
-        return timestamps
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.floor(np.round(timestamps * 1e6) / 1e3)
-
-
-def _iso_or_nan(text: str | None) -> float:
-    try:
-        return float(parse_iso8601(text)) if text else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _coded(
-    values: Iterable[Any], count: int, codes: Mapping[Any, int] | None, *, has_texts: bool = False
-) -> NDArray[np.float64]:
-    """Convert a column of levels to codes, NaN for unknown levels; numbers stay, and texts among them become NaN."""
-    if codes is None and has_texts:
-        return np.fromiter((math.nan if type(value) is str else value for value in values), np.float64, count)
-    if codes is None:
-        return np.fromiter(values, np.float64, count)
-    return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)
-
-
-def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Convert a column of texts to numbers; NaN for rows that need the slow path."""
-    if "_" not in "".join(texts):
-        try:
-            return np.array(list(map(float, texts)), np.float64)
-        except ValueError:
-            pass
-    return np.fromiter(map(_number_or_nan, texts), np.float64, len(texts))
-
-
-def _number_or_nan(text: str) -> float:
-    try:
-        return parse_number(text)
-    except UnusableRecord:
-        return math.nan

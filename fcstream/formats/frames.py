@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
+    PER_MILLISECOND,
     Batch,
     Schema,
     UnusableRecord,
@@ -25,8 +26,8 @@ from .batch import (
     parse_time,
     plain_labels,
 )
-from .decoders import timestamps_of
-from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
+from .columns import timestamps_of
+from .rows import are_texts, as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
 
 
 def columns_of(table: Any) -> list[str] | None:
@@ -49,18 +50,25 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
     ConfigError
         A column is missing, or occurs twice.
     """
+    schema.refuse_envelopes("tables")
+    schema.refuse_elements("tables")
     names, wanted = columns_of(table) or [], [schema.time, *schema.features, *schema.labels]
-    for name in wanted:
+    for name in map(schema.column, wanted):
         if names.count(name) != 1:
             found = "it has several" if name in names else f"it has {len(names)} others"
             raise ConfigError(f"must have a column {name!r} (named by `stream` and `features`), {found}", "table")
-    schema, times = _times(schema, table[schema.time])
-    features = [(whole_cells if name in schema.levels else as_array)(table[name]) for name in schema.features]
-    labels = [whole_cells(table[name]) for name in schema.labels]
+    schema, times = _times(schema, table[schema.column(schema.time)])
+    features = [
+        (whole_cells if name in schema.levels else as_array)(table[schema.column(name)]) for name in schema.features
+    ]
+    labels = [whole_cells(table[schema.column(name)]) for name in schema.labels]
     n = len(times)
     numbers = [_numbers(column, name, schema) for name, column in zip(schema.features, features, strict=True)]
     texts = [
-        plain_labels(list(map(_text, column)), name, schema) for column, name in zip(labels, schema.labels, strict=True)
+        plain_labels(
+            column.tolist() if name in schema.texts or are_texts(column) else list(map(_text, column)), name, schema
+        )
+        for column, name in zip(labels, schema.labels, strict=True)
     ]
     batch, odd = batch_from_columns(_timestamps(times, schema), numbers, np.arange(n), schema, texts)
     if len(odd):
@@ -81,7 +89,7 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
         A column is missing, or occurs twice.
     """
     names, columns = columns_of(table) or [], []
-    for name in schema.columns:
+    for name in map(schema.column, schema.columns):
         if names.count(name) != 1:
             raise ConfigError(f"must have one column {name!r} of numbers", "points")
         columns.append(as_array(table[name]))
@@ -124,6 +132,11 @@ def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
     """Convert times to milliseconds; NaN for rows that need the slow path."""
     if schema.time_unit == "iso8601":
         return timestamps_of((value if type(value) is str else None for value in times), len(times), schema)
+    if times.dtype.kind in "iu" and schema.time_unit in PER_MILLISECOND:
+        whole = timestamps_of(np.ma.getdata(times), len(times), schema)
+        return np.where(np.ma.getmaskarray(times), math.nan, whole)
+    if schema.time_unit in PER_MILLISECOND:
+        return timestamps_of(times, len(times), schema)
     if times.dtype.kind in "iuf":
         return timestamps_of(unmasked(times), len(times), schema)
     numbers = [float(value) if type(value) in (int, float) and abs(value) < 1e300 else math.nan for value in times]

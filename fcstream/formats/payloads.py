@@ -7,65 +7,94 @@ are separate records: a fault in one row rejects that row alone.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, SchemasUnreachable
 from .arrow import ArrowBlocks
 from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
-from .decoders import LineDecoder, Objects
+from .decoders import LineDecoder
+from .envelopes import Envelope
+from .fields import LONGEST_MESSAGE, most_rows
+from .nested import objects_decoder
+from .registry import find, make_decoder
 
 LOG = logging.getLogger("fcstream.formats")
-FORMATS = ("json", "msgpack", "floats", "arrow")
-LONGEST_MESSAGE = 2**24
-"""Most bytes per message. A longer message of one record is rejected unread; of many rows only those that fit are
-read."""
 
 
-def most_rows(dimension: int) -> int:
-    """Return how many rows of a message are read at most, since each time and each feature takes 8 bytes."""
-    return LONGEST_MESSAGE // (8 * (1 + dimension))
-
-
-def decoder_for(format: str, schema: Schema) -> LineDecoder:
+def decoder_for(format: str, schema: Schema, options: Mapping[str, Any] | None = None) -> LineDecoder:
     """Make the decoder of a declared format.
 
     Parameters
     ----------
     format : str
-        ``json`` or ``msgpack``: one object per message. ``floats``: rows of one little-endian int64 (event time, in
-        milliseconds) and d float64 (features in the configuration's order), back to back. ``arrow``: an Arrow IPC
-        stream with columns named as in the configuration, plain (no dictionaries) and not compressed. Of a message in
-        these two formats at most `most_rows` rows are read.
+        One of `fcstream.formats.registry.FORMATS`. ``json`` or ``msgpack``: one object per message. ``floats``: rows of
+        one little-endian int64 (event time, in milliseconds) and d float64 (features in the configuration's order),
+        back to back. ``arrow``: an Arrow IPC stream with columns named as in the configuration, plain (no dictionaries)
+        and not compressed. Of a message in these two formats at most `most_rows` rows are read.
     schema : Schema
+    options : mapping, optional
+        Keys of `[source]` that belong to the format, those at their defaults left out.
 
     Raises
     ------
     ConfigError
     """
-    if format in ("json", "msgpack"):
-        return _LengthLimited(Objects(schema, format, are_messages=True))
-    if format == "floats":
-        if schema.labels or schema.time_unit != "ms":
-            raise ConfigError(
-                "'floats' hold times in ms and numbers, no users, keys or texts: use 'arrow'", "source.format"
-            )
-        return FloatBlocks(schema)
-    if format == "arrow":
-        return ArrowBlocks(schema, most_rows(len(schema.features)))
-    raise ConfigError(f"must be one of {list(FORMATS)}, got {format!r}", "source.format")
+    decoder = make_decoder(format, schema, options or {})
+    return decoder if find(format).holds_rows else _LengthLimited(decoder)
+
+
+def json_messages(schema: Schema) -> LineDecoder:
+    """Make the decoder of messages that hold a JSON value each."""
+    return objects_decoder(schema, "json", are_messages=True)
+
+
+def msgpack_messages(schema: Schema) -> LineDecoder:
+    """Make the decoder of messages that hold a MessagePack value each."""
+    return objects_decoder(schema, "msgpack", are_messages=True)
+
+
+def float_messages(schema: Schema) -> LineDecoder:
+    """Make the decoder of messages of packed rows; see `decoder_for`."""
+    if schema.labels or schema.time_unit != "ms":
+        raise ConfigError(
+            "'floats' hold times in ms and numbers, no users, keys or texts: use 'arrow'", "source.format"
+        )
+    schema.refuse_envelopes("messages in the format 'floats'")
+    schema.refuse_elements("messages in the format 'floats'")
+    return FloatBlocks(schema)
+
+
+def arrow_messages(schema: Schema) -> LineDecoder:
+    """Make the decoder of messages that are Arrow IPC streams; see `decoder_for`."""
+    return ArrowBlocks(schema, most_rows(len(schema.features)))
 
 
 def read_messages(
-    decoder: LineDecoder, offsets: NDArray[np.int64], timestamps_ms: NDArray[np.int64], bodies: list[bytes]
+    decoder: LineDecoder,
+    offsets: NDArray[np.int64],
+    timestamps_ms: NDArray[np.int64],
+    bodies: list[bytes],
+    envelopes: Sequence[Envelope] = (),
 ) -> tuple[Batch, NDArray[np.int64], NDArray[np.int64]]:
     """Decode messages; returns their records, when each arrived (n,), and in which message each came (n,).
 
+    Envelopes, if the schema asks for any, are parallel to the bodies, without times of arrival, which are added here.
+
     Positions are offsets. A message at which the decoder itself fails is rejected: otherwise it would be delivered and
     fail for ever.
+
+    Raises
+    ------
+    SchemasUnreachable
     """
-    batch = _decode(decoder, bodies)
+    if envelopes:
+        pairs = zip(envelopes, timestamps_ms.tolist(), strict=True)
+        envelopes = [Envelope(*each[:3], arrived) for each, arrived in pairs]
+    batch = _decode(decoder, bodies, envelopes)
     messages = batch.positions
     batch.positions = offsets[messages]
     for i, rejection in enumerate(batch.rejections):
@@ -73,15 +102,19 @@ def read_messages(
     return batch, timestamps_ms[messages], messages
 
 
-def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
+def _decode(decoder: LineDecoder, bodies: list[bytes], envelopes: Sequence[Envelope]) -> Batch:
     try:
-        return decoder.decode(bodies, 0)
+        return decoder.decode(bodies, 0, envelopes)
+    except SchemasUnreachable:
+        raise
     except Exception as error:
         LOG.error("the decoder fails (%s): messages that it fails at are rejected", type(error).__name__)
     whole = decoder.decode([], 0)
     for i, body in enumerate(bodies):
         try:
-            part = decoder.decode([body], i)
+            part = decoder.decode([body], i, envelopes[i : i + 1])
+        except SchemasUnreachable:
+            raise
         except Exception:
             part = decoder.decode([], i)
             part.rejections.append(Rejection("broken_record", i))
@@ -95,10 +128,17 @@ class _LengthLimited:
     def __init__(self, decoder: LineDecoder) -> None:
         self._decoder = decoder
 
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        if max(map(len, lines), default=0) > LONGEST_MESSAGE:
-            lines = [line if len(line) <= LONGEST_MESSAGE else b"\xc1" for line in lines]
-        return self._decoder.decode(lines, first_position)
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
+        if max(map(len, lines), default=0) <= LONGEST_MESSAGE:
+            return self._decoder.decode(lines, first_position, envelopes)
+        kept = [i for i, line in enumerate(lines) if len(line) <= LONGEST_MESSAGE]
+        batch = self._decoder.decode([lines[i] for i in kept], 0, [envelopes[i] for i in kept] if envelopes else ())
+        origin = first_position + np.array(kept, np.int64)
+        batch.positions = origin[batch.positions]
+        found = [Rejection(each.reason, int(origin[each.position]), each.field) for each in batch.rejections]
+        found += [Rejection("broken_record", first_position + i) for i in set(range(len(lines))).difference(kept)]
+        batch.rejections = _sorted(found)
+        return batch
 
 
 class FloatBlocks:
@@ -109,7 +149,7 @@ class FloatBlocks:
         self._row = np.dtype([("time", "<i8"), ("values", "<f8", (self._dimension,))])
         self._max_rows = most_rows(self._dimension)
 
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Read every whole row as a record; bytes that remain after the last whole row are rejected."""
         width = self._row.itemsize
         lengths = np.fromiter(map(len, lines), np.int64, len(lines))

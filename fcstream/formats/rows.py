@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
+    LONGEST_LABEL,
     MAX_TIME_MS,
     Batch,
     Rejection,
@@ -155,6 +156,8 @@ def read_labels(
     values = whole_cells(ids)
     if len(values) != n:
         raise ConfigError(f"must have {n} entries, got {len(values)}", name)
+    if are_texts(values) and {0 < len(value) <= LONGEST_LABEL for value in values.tolist()} <= {True}:
+        return values, {}
     names, odd = [], {}
     for i, value in enumerate(values):
         try:
@@ -199,6 +202,8 @@ def _read_features(
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {len(names)} values", "points")
     rows = list(as_cells(points) if is_one and getattr(points, "ndim", 1) == 1 else points)
+    if is_one and len(rows) == n and set(map(type, rows)) <= {str}:
+        return np.empty((n, 0)), *_read_texts({names[0]: rows}, schema)
     if is_one and not any(isinstance(row, _ROW) for row in rows):
         rows = [(row,) for row in rows]
     elif n == 1 and len(rows) == len(names) and not any(isinstance(row, _ROW) for row in rows):
@@ -214,15 +219,24 @@ def _read_features(
     odd = {i: "broken_record" for i, fits in enumerate(shaped) if not fits}
     numbers = list(zip(*(columns[name] for name in schema.features), strict=True)) if schema.features else None
     values, wrong = read_rows(numbers, n, schema) if n else (np.empty((0, len(schema.features))), {})
-    texts = {}
+    texts, refused_texts = _read_texts(columns, schema)
+    return values, texts, refused_texts | wrong | odd
+
+
+def _read_texts(
+    columns: Mapping[str, Sequence[Any]], schema: Schema
+) -> tuple[dict[str, NDArray[np.object_]], dict[int, str]]:
+    """Read the features that are texts; also tells which rows have an unusable one, and why."""
+    texts: dict[str, NDArray[np.object_]] = {}
+    odd: dict[int, str] = {}
     for name in schema.texts:
         column = texts[name] = plain_labels(columns[name], name, schema)
-        for i in [i for i, text in enumerate(column) if text is None]:
+        for i in np.flatnonzero(column == None).tolist():  # noqa: E711 - of each cell
             try:
                 column[i] = parse_label_of(_present(columns[name][i]), name, schema)
             except UnusableRecord as refused:
-                wrong.setdefault(i, refused.reason)
-    return values, texts, wrong | odd
+                odd.setdefault(i, refused.reason)
+    return texts, odd
 
 
 def _present(value: Any) -> Any:
@@ -338,8 +352,15 @@ def whole_cells(values: Any) -> NDArray[np.object_]:
     cells = as_cells(values)
     if not hasattr(values, "dtype") and not hasattr(values, "to_pylist"):
         return cells
+    if are_texts(cells):
+        return cells
     most = MAX_TIME_MS if _may_turn_float(values) else math.inf
     return as_objects([_as_whole(cell, most) for cell in cells])
+
+
+def are_texts(cells: NDArray[np.object_]) -> bool:
+    """Tell whether a column holds texts alone, which need not be looked at one by one."""
+    return set(map(type, cells.tolist())) <= {str}
 
 
 def _as_whole(cell: Any, limit: float) -> Any:

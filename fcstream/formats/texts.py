@@ -10,6 +10,9 @@ import numpy as np
 
 MAX_BYTES = 256
 """Most bytes of a text in UTF-8, unless the configuration says otherwise."""
+MOST_JOINED = 2**24
+"""Most characters of a column that are joined to one text, to look at all of them at once."""
+_MOST_COMPOSED = 16  # code points of a text that the normal form makes one of: really 4 at most
 
 
 class UnusableRecord(Exception):
@@ -29,6 +32,8 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         ``missing``, ``not_a_text``, or ``too_long``: more than `max_bytes` of UTF-8.
     """
     if isinstance(value, bytes):
+        if len(value) > 4 * _MOST_COMPOSED * max_bytes:
+            raise UnusableRecord("too_long")
         try:
             value = value.decode()
         except UnicodeDecodeError:
@@ -41,6 +46,8 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         raise UnusableRecord("missing")
     if not isinstance(value, str):
         raise UnusableRecord("not_a_text")
+    if len(value) > _MOST_COMPOSED * max_bytes:  # unread, since many records may share it
+        raise UnusableRecord("too_long")
     if not value.isascii():
         value = unicodedata.normalize("NFC", value)
     try:
@@ -56,7 +63,7 @@ def plain_texts(values: Iterable[Any], max_bytes: int) -> list[str | None]:
     """Read many texts; None for those that `parse_text` refuses."""
     cells = list(values)
     try:  # a column of ASCII texts is its own normal form
-        whole = "".join(cells)
+        whole = "".join(cells) if sum(map(len, cells)) <= MOST_JOINED else "\ufffd"
     except TypeError:
         whole = "\ufffd"
     if whole.isascii() and all(map(len, cells)) and max(map(len, cells), default=0) <= max_bytes:

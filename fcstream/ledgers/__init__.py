@@ -124,15 +124,17 @@ def check_scheme(url: str) -> tuple[str, str]:
     )
 
 
-def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
-    """Open or create several streams of one ledger, with one connection for all; see `open_ledger`."""
+def open_ledgers(url: str, streams: Sequence[Terms], beside: Ledger | None = None) -> list[Ledger]:
+    """Open or create several streams of one ledger, with one connection for all, which may be that of an open ledger
+    `beside` them; see `open_ledger`.
+    """
     ledgers: list[Ledger] = []
     with ExitStack() as opened:
         for terms in streams:
-            if ledgers and is_shared(url):
+            first = beside or next(iter(ledgers), None)
+            if first is not None and is_shared(url):
                 from .postgres.ledger import PostgresLedger
 
-                first = ledgers[0]
                 assert isinstance(first, PostgresLedger)
                 ledgers.append(PostgresLedger(url, terms, beside=first))
             else:

@@ -16,7 +16,7 @@ from typing import Any
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerDamaged, LedgerMismatch
 from . import user_budgets
-from .base import TOTAL_BLOCK, USER_BLOCK, Request, Terms, max_loss, public_blocks
+from .base import TOTAL_BLOCK, USER_BLOCK, Request, Terms, max_loss, part_name, public_blocks
 from .user_budgets import Buckets
 
 _NOTHING = PrivacyLoss()
@@ -247,8 +247,11 @@ def _part(streams: Sequence[Standing]) -> tuple[PrivacyLoss, PrivacyLoss]:
     spent = sum_of(each.spent for each in streams)
     if streams[0].terms.group is not None:
         return capacity, spent
-    if streams[0].terms.unit == "event":  # a record is under one key
-        return capacity, _largest(each.spent for each in streams)
+    if streams[0].terms.unit == "event":  # a record is under one key, and in the search for keys
+        finder = part_name(streams[0].terms.root, "")
+        keys = [each.spent for each in streams if each.terms.stream != finder]
+        searches = sum_of(each.spent for each in streams if each.terms.stream == finder)
+        return capacity, _largest(keys or [PrivacyLoss()]) + searches
     promised = json.loads(streams[0].terms.promise).get("budget", {})
     if "rho" in promised:
         return PrivacyLoss.cap(promised["rho"], promised.get("delta", 0.0)), spent

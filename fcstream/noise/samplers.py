@@ -7,7 +7,6 @@ decides the rare draws for which 64 bits are too few, and is enough for a small 
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 import math
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from .intervals import interval_index, quick_index
 
 MAX_VARIANCE = 2**80
 SMALLEST_RATE = Fraction(1, 2**40)
@@ -231,36 +231,6 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
             if len(bounds) == 2 and math.floor(bounds[0]) == math.floor(bounds[1]):
                 return math.floor(bounds[0])
         word, bits, digits = (word << 64) | more(), bits + 64, digits + 40
-
-
-def _interval_index(
-    drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction, digits: int
-) -> int | None:
-    """Find which of the intervals of lengths sizes[i] exp(-rate costs[i]) / total holds drawn / 2**bits.
-
-    Returns None if so many digits do not decide. Costs ascend from 0. Each weight is bounded from both sides to about
-    `digits` digits; the weights of very high costs are bounded all together.
-    """
-    total = int(sizes.sum())
-    places = digits + len(str(total))
-    most = math.ceil(places * 2.3026 / float(rate)) + 1  # exp(-rate most) < 10**-places
-    near = int(np.searchsorted(costs, most, side="right"))
-    low, high, before = [0], [0], None
-    with localcontext() as context:
-        context.prec = places + 12  # so that rounding the exponent, below 10**9, and the result moves less than one
-        for size, cost in zip(sizes[:near].tolist(), costs[:near].tolist(), strict=True):
-            if cost != before:
-                exponent = Decimal(cost * rate.numerator) / Decimal(rate.denominator)
-                unit, before = int((-exponent).exp().scaleb(places)), cost
-            low.append(low[-1] + size * max(unit - 2, 0))
-            high.append(high[-1] + size * (unit + 2))
-    is_all = near == len(costs)
-    rest = 0 if is_all else int(sizes[near:].sum())
-    ends = bisect.bisect_left(low, -(-(drawn + 1) * (high[-1] + rest) >> bits), 1)
-    last = min(ends, near)
-    if (ends <= near or is_all) and drawn * low[-1] >= high[last - 1] << bits:
-        return last - 1
-    return None
 
 
 def sampleable(scale: Fraction) -> Fraction:
@@ -540,7 +510,9 @@ class Noise:
         for digits in itertools.count(25, 40):
             while bits < 4 * digits:
                 drawn, bits = (drawn << 64) | word(), bits + 64
-            found = _interval_index(drawn, bits, sizes[order], above, rate, digits)
+            found = quick_index(drawn, bits, sizes[order], above, rate)
+            if found is None:
+                found = interval_index(drawn, bits, sizes[order], above, rate, digits)
             if found is not None:
                 break
         return int(order[found])

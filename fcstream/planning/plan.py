@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -13,15 +14,16 @@ import msgspec
 from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from ..config import Config, Job, SparkSection
 from ..config.answers import naming
-from ..engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
+from ..engine.exhaustion import budget_windows, exhaustion_warning, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
-from ..formats.payloads import most_rows
+from ..formats.fields import LONGEST_MESSAGE, most_rows
+from ..formats.registry import FORMATS
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
 from ..releases.registry import method_of
 from ..runtime.words import many
-from .stream_plan import USUAL_SIZE, StreamPlan, points_of
+from .stream_plan import USUAL_SIZE, KeySearch, StreamPlan, points_of
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
@@ -70,13 +72,14 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         probability=forecast.probability if is_told else None,
         sigma=mechanism.predicted_sigmas(hint or USUAL_SIZE, job.answers[0].grid),
         smallest_size=smallest,
-        notes=[*notes.lines, *_message_note(config, job), *_split_note(config, job, notes)],
+        notes=[*notes.lines, *message_note(config, job), *_split_note(config, job, notes)],
         facts=notes.facts,
         case=notes.case,
         chance=notes.chance,
         keys=len(job.keys) or None,
         keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
         keys_chosen=job.keys_chosen,
+        search=_search(job),
         group=config.budget.group,
         stopped=notes.stopped,
         false_release=mechanism.false_release,
@@ -136,33 +139,63 @@ def _disjoint_note(job: Job) -> str:
     return f"no record belongs to all answers: a record pays for the dearest of those that it can belong to, {names}"
 
 
+def loss_of_presence(job: Job, windows: float) -> tuple[float, float]:
+    """Compute what somebody with a record in each of so many windows loses, if no cap stops it: a rho and a delta.
+
+    Such a participant pays more for each window where a record is in later releases, too.
+    """
+    mechanisms = [answer.mechanism for answer in job.answers]
+    further = sum((each.repeated - 1) * each.loss.rho for each in mechanisms if isinstance(each, EpochMechanism))
+    search, more = _search(job), 0.0
+    if search is not None:
+        further += search.loss.rho / search.windows
+        more = search.loss.delta / search.windows
+    return (job.window_loss.rho + further) * windows, (job.window_loss.delta + more) * windows
+
+
 def _costs(job: Job, delta: float | None) -> dict[str, Any]:
     """What windows cost, how many of them the budget lasts, and that in epsilon at a delta."""
     loss, capacity, schedule = job.answers.loss, job.terms.capacity, job.schedule
     at = max(1e-6, 2 * capacity.delta) if delta is None else delta
     per_day, is_event = DAY_MS / schedule.slide_ms, job.terms.unit == "event"
 
-    def epsilon(spent: PrivacyLoss, times: float = 1, further_rho: float = 0.0) -> float:
-        return epsilon_tight((spent.rho + further_rho) * times, at - spent.delta * times)
+    def epsilon(spent: PrivacyLoss) -> float:
+        return epsilon_tight(spent.rho, at - spent.delta)
 
-    # Somebody with a record in every window pays more for each where a record is in later releases, too.
-    mechanisms = [answer.mechanism for answer in job.answers]
-    further = sum((each.repeated - 1) * each.loss.rho for each in mechanisms if isinstance(each, EpochMechanism))
+    def presence(windows: float) -> float:
+        rho, spent_delta = loss_of_presence(job, windows)
+        return epsilon_tight(rho, at - spent_delta)
 
     return {
         "loss": loss,
-        "per_record": loss * (schedule.overlap if is_event else 1),
+        "per_record": loss * (schedule.overlap if is_event else 1) + job.paid_beside,
         "capacity": capacity,
         "windows_per_day": per_day,
         "windows": scheduled_windows(job),
         "epsilon_delta": at,
         "epsilon_guarantee": epsilon(capacity),
         "epsilon_release": epsilon(loss),
-        "epsilon_day": epsilon(job.window_loss, per_day, further),
-        "epsilon_year": epsilon(job.window_loss, per_day * 365, further),
-        "lasting_windows": None if is_event else lasting_windows(job.window_loss, capacity),
+        "epsilon_day": presence(per_day),
+        "epsilon_year": presence(per_day * 365),
+        "lasting_windows": None if is_event else budget_windows(job),
         "total": job.terms.total,
     }
+
+
+def _search(job: Job) -> KeySearch | None:
+    """Forecast the search for keys."""
+    if job.finder is None:
+        return None
+    mechanism, grid = job.finder.job.answers[0].mechanism, job.finder.job.grid
+    facts = mechanism.notes(None, grid).facts
+    (sigma,) = mechanism.predicted_sigmas(USUAL_SIZE, grid).values()
+    return KeySearch(
+        job.finder.period_windows,
+        mechanism.loss,
+        facts["threshold"],
+        math.ceil(facts["threshold"] + 2.33 * sigma),
+        facts.get("max_values", facts.get("max_records")),
+    )
 
 
 def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | None) -> dict[str, Any]:
@@ -199,11 +232,35 @@ def _pair_advice(job: Job, notes: PlanNotes, hint: int | None) -> list[str]:
     ]
 
 
-def _message_note(config: Config, job: Job) -> list[str]:
-    """Return the length of a message up to which its rows are protected each by itself."""
-    if config.source is None or config.source.format not in ("floats", "arrow"):
+def message_note(config: Config, job: Job) -> list[str]:
+    """Say whether the records of a message are protected each by itself, or the message."""
+    if config.source is None:
         return []
-    most = most_rows(job.grid.dimension)
+    row, most = FORMATS[config.source.format], most_rows(len(job.schema.features))
+    if config.source.records is not None and not row.isolates_elements:
+        return [
+            f"an element of `source.records` that cannot be read rejects its whole {config.source.format!r} message, "
+            "so what is protected is the message: all its elements together"
+        ]
+    if config.source.records is not None:
+        return [
+            "every element of `source.records` is a record and protected by itself; only where one more makes its "
+            f"message unreadable (text that breaks off or nests too deep, over {LONGEST_MESSAGE} bytes or {most} "
+            "elements) what is protected is the message"
+        ]
+    if row.shares_values:
+        return [
+            f"a record of a {config.source.format!r} message may hold base values of those that follow it, so what is "
+            "protected is the message: all its records together"
+        ]
+    if row.reads_whole:
+        return [
+            f"a {config.source.format!r} message is read whole: a record that cannot be read takes the others with it, "
+            "and which values make a record may depend on the others, so what is protected is the message: all its "
+            "records together"
+        ]
+    if not row.holds_rows:
+        return []
     return [
         f"of one {config.source.format!r} message {most} rows are read and later ones rejected: in a longer message a "
         "record more or less decides about another one, so what is protected there is the message"
@@ -310,7 +367,7 @@ def _in_proportion(config: Config, job: Job, rho: float) -> str:
     """Return what a budget must become with a larger rho of a release, so that it lasts for as many windows."""
     if job.terms.unit == "event":
         return "with it"
-    lasting = lasting_windows(job.window_loss, job.terms.capacity)
+    lasting = budget_windows(job)
     return f"to {config.budget.rho * rho / config.releases[0].rho:g}, to last for {many(lasting, 'window')} as now"
 
 

@@ -18,10 +18,52 @@ _OF_A_STREAM = frozenset(
     (
         *("stream", "unit", "per_record", "capacity", "windows_per_day", "windows", "epsilon_delta"),
         *("epsilon_guarantee", "epsilon_day", "epsilon_year", "lasting_windows", "savings", "saved_rho"),
-        *("saved_sigma", "total", "keys", "keys_per_user", "warnings"),
+        *("saved_sigma", "total", "keys", "keys_per_user", "search", "warnings"),
     )
 )
 """Keys that are about the whole stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """Forecast of the search for the keys of a period.
+
+    Attributes
+    ----------
+    windows : int
+        Number of windows in a period.
+    loss : PrivacyLoss
+        What one search costs.
+    threshold : int
+        The least noisy number that makes a text a key.
+    nearly_always : int
+        How many records (with the unit ``user``: users) of a period a text needs to be found with probability 99%.
+    most : int or None
+        How many different texts (users) a period may hold.
+    """
+
+    windows: int
+    loss: PrivacyLoss
+    threshold: int
+    nearly_always: int
+    most: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {own.name: getattr(self, own.name) for own in fields(self)} | {"loss": self.loss.as_dict()}
+
+    def lines(self, unit: str) -> list[str]:
+        """Format the forecast for people."""
+        points = points_of(unit)
+        found = [
+            "keys are found, none is declared but for the first period: everything below is about one of them",
+            f"after every {many(self.windows, 'window')} a search costs {self.loss}: a key that {self.nearly_always} "
+            f"{points} of these have is found with probability 99%, from a noisy number of {self.threshold} on, and is "
+            "answered until the next search",
+        ]
+        if self.most is not None:
+            what = "different keys" if unit == "event" else "users"
+            found.append(f"searches among more than {self.most} {what} are refused, and the keys stay as they were")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +96,8 @@ class StreamPlan:
         For a stream with keys; the plan is about one of them.
     keys_chosen : int or None
         Under how many keys of a window a user counts, where users have one filter for all keys.
+    search : KeySearch or None
+        For a stream that finds its keys.
     group : str or None
         The group whose streams share the budget.
     notes, facts : list of str, dict
@@ -97,6 +141,7 @@ class StreamPlan:
     keys: int | None = None
     keys_per_user: int | None = None
     keys_chosen: int | None = None
+    search: KeySearch | None = None
     group: str | None = None
     warnings: list[str] = field(default_factory=list)
     false_release: float | None = None
@@ -120,9 +165,11 @@ class StreamPlan:
         values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
-        for name in ("group", "keys_chosen"):
+        for name in ("group", "keys_chosen", "search"):
             if values[name] is None:
                 del values[name]
+        if self.search is not None:
+            values["search"] = self.search.as_dict()
         for name in ("loss", "per_record", "capacity", "stopped", "total"):
             loss = getattr(self, name)
             values[name] = None if loss is None else loss.as_dict()
@@ -189,9 +236,10 @@ class StreamPlan:
         return [f"a window{at} releases with probability {percent(self.probability)}; {noise}"]
 
     def _key_lines(self) -> list[str]:
-        if self.keys is None:
+        if self.keys is None and self.search is None:
             return []
         lines = [f"{self.keys} keys, each released by itself: everything below is about one of them"]
+        lines = lines if self.search is None else self.search.lines(self.unit)
         if self.keys_chosen is not None:
             lines.append(
                 f"a user counts under at most {self.keys_chosen} of them in a window, and every window costs each of "
@@ -221,8 +269,9 @@ class StreamPlan:
         day, year = self.windows_per_day, self.windows_per_day * 365
         daily = f"{day:g} window{'' if day == 1 else 's'} a day, epsilon {short(self.epsilon_day)}; {year:g} a year"
         if self.unit == "event":
+            what = "" if self.search is None else ", the search for keys included"
             return [
-                f"one record costs at most {self.per_record} of its budget, however long the stream runs",
+                f"one record costs at most {self.per_record} of its budget{what}, however long the stream runs",
                 f"a participant with a record in every window: {daily}, epsilon {short(self.epsilon_year)} "
                 "(the unit 'event' does not cap that)",
             ]

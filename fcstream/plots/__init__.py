@@ -4,7 +4,8 @@ Here belongs whatever draws; it is the only package that imports matplotlib, and
 and checking what is drawn is in `fcstream.reporting`.
 
 Files: `releases` (values over time), `centers` (clusters, paths and points in the plane), `matrices` (covariances),
-`marginals` (scores of synthetic tables), `budget`, and what they share: `drawing`, `base`.
+`marginals` (scores of synthetic tables), `budget`, `deployment` (a report's, as parts of an HTML page), and what they
+share: `drawing`, `base`.
 """
 
 from .budget import plot

@@ -35,16 +35,28 @@ def picture(path: str, width: float, height: float, key: str) -> Iterator[Figure
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".svg", ".png"):
         raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", key)
+    with blank_figure(width, height, key) as figure:
+        yield figure
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+        except OSError as error:
+            raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def blank_figure(width: float, height: float, key: str, style: dict[str, Any] | None = None) -> Iterator[Figure]:
+    """A figure of a size in inches, drawn in the project's style, with changes of it; needs the extra ``plot``.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed; the message names `key`.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
         raise ConfigError(f"matplotlib is not installed: {extra_missing('plot')}", key) from None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
-        yield figure
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
-        except OSError as error:
-            raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None
+    with matplotlib.rc_context(STYLE | (style or {})):
+        yield Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))

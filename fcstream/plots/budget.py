@@ -75,6 +75,16 @@ def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[Spendi
     _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {text}")
 
 
+def spent_over_time(
+    axes: Axes, reading: FilterReport, panes: Sequence[SpendingPoint], color: str, cap_color: str, line_color: str
+) -> None:
+    """Draw what one privacy filter has spent over time, and its cap, in colors of one's own."""
+    is_panes = reading.block == "event"
+    edges, spent = _stairs(panes, gaps=True) if is_panes else _stairs(reading.curve, gaps=False)
+    values = [amount(loss) for loss in spent]
+    _panel(axes, edges, values, amount(reading.capacity), is_panes, color, cap_color, line_color)
+
+
 def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float], list[Any]]:
     """Compute steps and their edges in days since 1970, one edge more than steps; a value lasts until the next point.
 
@@ -99,7 +109,16 @@ def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float]
     return [edge / _DAY_MS for edge in edges], steps
 
 
-def _panel(axes: Axes, edges: list[float], values: list[float], cap: float, filled: bool, color: str) -> None:
+def _panel(
+    axes: Axes,
+    edges: list[float],
+    values: list[float],
+    cap: float,
+    filled: bool,
+    color: str,
+    cap_color: str = _CAP,
+    line_color: str = "#e2e2e2",
+) -> None:
     """Draw a curve and its cap, with room above for the legend."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -114,13 +133,13 @@ def _panel(axes: Axes, edges: list[float], values: list[float], cap: float, fill
         axes.set_xlabel("time (UTC)")
     else:
         axes.set_xticks([])
-        axes.text(0.5, 0.4, "nothing was charged yet", transform=axes.transAxes, ha="center", color=_CAP)
+        axes.text(0.5, 0.4, "nothing was charged yet", transform=axes.transAxes, ha="center", color=cap_color)
     if math.isfinite(cap):
-        axes.axhline(cap, color=_CAP, linewidth=1.3, linestyle=_DASHES)
+        axes.axhline(cap, color=cap_color, linewidth=1.3, linestyle=_DASHES)
     highest = max((value for value in (*shown, cap) if math.isfinite(value)), default=0.0)
     axes.set_ylim(0, 1.4 * highest or 1.0)
     axes.margins(x=0.01)
-    axes.grid(axis="y", color="#e2e2e2", linewidth=0.6)
+    axes.grid(axis="y", color=line_color, linewidth=0.6)
     axes.set_axisbelow(True)
 
 

@@ -124,7 +124,7 @@ class AnswerCounters:
         for group, rows in enumerate(self.rows):
             marks = rows.mark(points)
             mine = points if rows.text is None else texts[rows.text.feature]
-            self.add_to(group, pane, mine if marks is None else mine[marks])
+            self.add_to(group, pane, mine if marks is None else mine.compress(marks, axis=0))
 
     def add_to(self, group: int, pane: int, points: NDArray[Any]) -> None:
         """Add lattice points (m, d) of all features, or texts (m,), to the answers of one group."""
@@ -308,7 +308,7 @@ class _Started:
         self._together, self._charge = answers.together, charge
         self.losses = [_NOTHING] * len(answers)
         self._sums = [[0, 0] for _ in self._together]
-        self._paid = _NOTHING
+        self._paid = (0, 0)
 
     def of(self, place: int) -> _StartedAnswer:
         """Return the charge as one answer sees it."""
@@ -316,13 +316,14 @@ class _Started:
 
     def start(self, place: int, stage: PrivacyLoss) -> None:
         self.losses[place] += stage
+        rho, delta = self._paid
         for some, total in zip(self._together, self._sums, strict=True):
             if place in some:
                 total[0] += stage.rho_nano
                 total[1] += stage.delta_femto
-        due = PrivacyLoss(max(rho for rho, _ in self._sums), max(delta for _, delta in self._sums))
-        self._charge.start(due - self._paid)
-        self._paid = due
+                rho, delta = max(rho, total[0]), max(delta, total[1])
+        self._charge.start(PrivacyLoss(rho - self._paid[0], delta - self._paid[1]))
+        self._paid = rho, delta
 
 
 @dataclass(frozen=True, slots=True)

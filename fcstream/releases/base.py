@@ -21,7 +21,7 @@ from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
 
-_LATER = ("track", "parts", "key", "participation", "name", "place")
+_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close")
 
 
 @dataclass(frozen=True)
@@ -446,6 +446,8 @@ class Release:
         ``release.name``: which of a window's answers this is. Absent from the JSON of an answer without a name.
     place : int or None
         Its place among the answers of its window, from 0. Absent from the JSON of streams with one answer.
+    window_open, window_close : str or None
+        The window's times in ISO 8601, UTC, with ``stream.iso_times``. Absent from the JSON of other streams.
     """
 
     stream: str
@@ -471,6 +473,8 @@ class Release:
     participation: str | None = None
     name: str | None = None
     place: int | None = None
+    window_open: str | None = None
+    window_close: str | None = None
 
     @property
     def series(self) -> str:
@@ -482,7 +486,7 @@ class Release:
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        if None in (self.track, self.parts, self.key, self.participation, self.name, self.place):
+        if any(getattr(self, name) is None for name in _LATER):
             # Keys that were added to the format later are left out where they are None.
             values = {name: getattr(self, name) for name in self.__slots__}
             return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -265,9 +265,8 @@ def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[f
     Returns (weight, mean, variance) for several values of the noise in n-hat.
     """
     deviation = math.sqrt(core.size_variance)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
     law = []
-    for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
+    for node, weight in _normal_nodes():
         n_hat = size + core.offset + node * deviation
         if n_hat < 1:  # a drawn n-hat is a whole number, so such a one is 0 or less
             law.append((weight, 0.0, 0.0))
@@ -289,16 +288,26 @@ def release_probability(law: list[tuple[float, float, float]], needs: list[tuple
 
     The noises are independent, given the core.
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
-    inner = list(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))
+    noises = [(threshold, math.sqrt(noise_variance)) for threshold, noise_variance in needs]
     total = 0.0
     for weight, mean, variance in law:
-        for node, node_weight in inner:
-            size = max(0.0, mean + node * math.sqrt(variance))
-            chance = 1.0
-            for threshold, noise_variance in needs:
-                chance *= normal_above((threshold - size) / math.sqrt(noise_variance))
+        deviation = math.sqrt(variance)
+        for node, node_weight in _normal_nodes() if deviation else _ONE_NODE:
+            size = mean + node * deviation
             if size < 0.5:
-                chance = 0.0
+                continue
+            chance = 1.0
+            for threshold, noise in noises:
+                chance *= normal_above((threshold - size) / noise)
             total += weight * node_weight * chance
     return min(1.0, total)
+
+
+_ONE_NODE = ((0.0, 1.0),)
+
+
+@cache
+def _normal_nodes() -> tuple[tuple[float, float], ...]:
+    """Return places and weights, which add up to 1, to average over a standard normal number."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    return tuple(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))

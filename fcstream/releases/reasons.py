@@ -21,7 +21,8 @@ HINTS = {
     ),
     "too_many": "the window holds more records than `window.max_records`: raise it, or use shorter windows",
     "too_many_values": (
-        "the window holds more different texts than `release.max_values`: raise it, or use shorter windows"
+        "the window holds more different texts than `release.max_values`, or a search for keys more than "
+        "`stream.keys.max_values`: raise it, or use shorter windows"
     ),
     "budget_exhausted": (
         "the budget has no room for another window: `fcstream budget show` shows how it was spent; a new stream needs "

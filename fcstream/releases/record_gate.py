@@ -72,7 +72,7 @@ class RecordGate:
                 f"must be in [1, {MAX_POINTS - self.margin}], got {self.max_records}", "window.max_records"
             )
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 

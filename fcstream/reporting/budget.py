@@ -285,7 +285,8 @@ class Report:
             f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
             *self.unit.lines(is_shared=self._is_shared),
         ]
-        if '"key_budgets":"shared"' in self.terms.specification and self.terms.stream != self.terms.root:
+        is_part = self.terms.stream != self.terms.root and self.terms.group is None
+        if '"key_budgets":"shared"' in self.terms.specification and is_part:
             lines[1:] = [
                 f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
             ]

@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ _LOOK_EVERY_S = 0.2
 _GRACE_S = 5
 _AT_ONCE = 32  # accepted in one round of the loop, before any of them can be counted
 _IN_LINE = 512  # wait in the kernel, which holds no descriptor of the process
-_HEAD, _BODY, _ANSWER, _LEAVING = range(4)
+_HEAD, _BODY, _ANSWER, _LEAVING, _IDLE = range(5)
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -60,6 +61,8 @@ class Limits:
         Time from the end of the body until the last byte of the answer is sent.
     requests : int
         Most requests on one connection, which is then closed.
+    idle_s : float, optional
+        Time from an answer to the next request's first byte; `head_s` by default.
     """
 
     connections: int = 64
@@ -71,59 +74,115 @@ class Limits:
     body_s: float = 20.0
     answer_s: float = 30.0
     requests: int = 100
+    idle_s: float | None = None
+
+
+class Screen:
+    """Decides by a request's head whether its body is read at all, and words the answers of the server itself; a
+    subclass may be given to `Server`.
+    """
+
+    def refuse(self, scope: Message) -> int:
+        """Return the status that refuses a request before its body was read; 0 admits it."""
+        return 0
+
+    def answer(self, scope: Message, status: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Return the body and the headers of an answer by the server: to what `refuse` refused, to a body that is too
+        long (413) or that there is no memory for (503), and after a failure (500).
+        """
+        text = {413: b"too long\n", 503: b"too much at once\n"}.get(status, b"failed\n")
+        return text, [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 class _GuardedConnection(asyncio.Protocol):
     """Wraps uvicorn's protocol: passes on only what was admitted, and keeps track of what the connection waits for."""
 
-    def __init__(self, crowd: _ConnectionPool, inner: asyncio.Protocol) -> None:
-        self._crowd, self._inner = crowd, inner
+    def __init__(self, crowd: _ConnectionPool, inner: asyncio.Protocol, tls: ssl.SSLContext | None) -> None:
+        self._crowd, self._inner, self._tls = crowd, inner, tls
         self.transport: asyncio.Transport
         self.peer = ""
         self.client: tuple[str, int] = ("", 0)
         self.phase, self.since = _HEAD, time.monotonic()
         self.held = self.requests = 0
-        self._is_admitted = False
+        self.has_begun = False  # a part of a head came
+        self._is_open = False  # the inner protocol has the connection
+        self._early: list[bytes] = []
+        self._handshake: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         name = transport.get_extra_info("peername") or ("", 0)
         self.client, self.peer = (str(name[0]), int(name[1])), _network(str(name[0]))
-        self._is_admitted = self._crowd.admit(self)
-        if self._is_admitted:
-            self._inner.connection_made(transport)
-        else:
-            transport.write(_FULL)
+        if not self._crowd.admit(self):
+            if self._tls is None:
+                transport.write(_FULL)
             transport.close()
+        elif self._tls is None:
+            self._open()
+        else:
+            self._handshake = asyncio.get_running_loop().create_task(self._encrypt(self._tls))
+
+    async def _encrypt(self, tls: ssl.SSLContext) -> None:
+        """Shake hands as a connection that is counted already, so that nobody holds descriptors by not doing it."""
+        loop, seconds = asyncio.get_running_loop(), self._crowd.handshake_s
+        try:
+            found = await loop.start_tls(self.transport, self, tls, server_side=True, ssl_handshake_timeout=seconds)
+        except (OSError, EOFError):  # certificates that are refused are an OSError too
+            found = None
+        if found is None:
+            self._crowd.dropped["handshake"] += 1
+            self.drop()
+        else:
+            self.transport = found
+            self._open()
+
+    def _open(self) -> None:
+        self._is_open = True
+        self._inner.connection_made(self.transport)
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_admitted:
-            try:
-                self._inner.data_received(data)
-            except Exception:  # no parser's error may reach the event loop, which would log it
-                self.drop()
+        if not self._is_open:
+            self._early.append(data)  # came with the end of the handshake
+            return
+        if self.phase == _IDLE:
+            self.go_to(_HEAD)
+        self.has_begun = True
+        try:
+            self._inner.data_received(data)
+        except Exception:  # no parser's error may reach the event loop, which would log it
+            self.drop()
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._is_admitted else None
+        return self._inner.eof_received() if self._is_open else None
 
     def pause_writing(self) -> None:
-        if self._is_admitted:
+        if self._is_open:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._is_admitted:
+        if self._is_open:
             self._inner.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._is_admitted:
-            self._crowd.leave(self)
+        self._crowd.leave(self)
+        if self._is_open:
             self._inner.connection_lost(error)
 
     def go_to(self, phase: int) -> None:
         if phase != _LEAVING:  # an answer has one deadline for being made and for being read
             self.since = time.monotonic()
         self.phase = phase
+        if phase == _IDLE:
+            self.has_begun = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether a part of a request came, and its end did not."""
+        return self.phase == _BODY or (self.phase == _HEAD and self.has_begun)
 
     def drop(self) -> None:
         self._crowd.leave(self)
@@ -148,10 +207,16 @@ class _ConnectionPool:
         self._limits = limits
         self._by_client: dict[tuple[str, int], _GuardedConnection] = {}
         self._held = 0
-        self._seconds = {_HEAD: limits.head_s, _BODY: limits.body_s}
+        idle_s = limits.head_s if limits.idle_s is None else limits.idle_s
+        self._seconds = {_HEAD: limits.head_s, _BODY: limits.body_s, _IDLE: idle_s}
+        self.dropped: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_client)
+
+    @property
+    def handshake_s(self) -> float:
+        return self._limits.head_s
 
     def of(self, client: tuple[str, int]) -> _GuardedConnection | None:
         return self._by_client.get(client)
@@ -166,6 +231,7 @@ class _ConnectionPool:
         elif len(self) >= self._limits.connections:
             crowded = sizes.most_common(1)[0][0]
         if crowded is not None and not self._drop_longest(lambda each: each.peer == crowded):
+            self.dropped["crowded"] += 1
             return False
         self._by_client[new.client] = new
         return True
@@ -200,7 +266,9 @@ class _ConnectionPool:
     def _drop_longest(self, may_go: Callable[[_GuardedConnection], bool]) -> bool:
         waiting = [each for each in self._by_client.values() if each.phase != _ANSWER and may_go(each)]
         if waiting:
-            min(waiting, key=lambda each: each.since).drop()
+            longest = min(waiting, key=lambda each: each.since)
+            self.dropped["crowded"] += longest.phase != _IDLE
+            longest.drop()
         return bool(waiting)
 
     async def watch(self) -> None:
@@ -210,8 +278,9 @@ class _ConnectionPool:
             for each in list(self._by_client.values()):
                 if each.phase == _LEAVING and not each.transport.get_write_buffer_size():
                     self.release(each)
-                    each.go_to(_HEAD)
+                    each.go_to(_IDLE)
                 if now - each.since > self._seconds.get(each.phase, self._limits.answer_s):
+                    self.dropped["slow"] += each.sends
                     each.drop()
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -224,8 +293,8 @@ class _ConnectionPool:
 class _BoundedApp:
     """An application that is called with whole bodies within their limits."""
 
-    def __init__(self, app: App, crowd: _ConnectionPool, limits: Limits) -> None:
-        self._app, self._crowd, self._limits = app, crowd, limits
+    def __init__(self, app: App, crowd: _ConnectionPool, limits: Limits, screen: Screen) -> None:
+        self._app, self._crowd, self._limits, self._screen = app, crowd, limits, screen
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         connection = self._crowd.of(tuple(scope["client"] or ("", 0)))
@@ -236,25 +305,25 @@ class _BoundedApp:
         is_last = connection.requests >= self._limits.requests
         answer = _Responder(send, is_last)
         try:
-            found = await self._body(connection, receive)
+            found = await self._body(connection, receive, self._screen.refuse(scope))
             connection.go_to(_ANSWER)
             if isinstance(found, bytes):
                 await self._app(scope, _replayed(found, receive), answer)
             elif found:
-                await answer.plain(found)
+                await answer.plain(found, self._screen.answer(scope, found))
         except Exception as error:  # its text could quote a record, so only its type is logged
             LOG.error("a request could not be answered (%s)", type(error).__name__)
             if not answer.is_started:
-                await answer.plain(500)
+                await answer.plain(500, self._screen.answer(scope, 500))
         finally:
             self._crowd.hold_answer(connection)
 
-    async def _body(self, connection: _GuardedConnection, receive: Receive) -> bytes | int:
+    async def _body(self, connection: _GuardedConnection, receive: Receive, refusal: int) -> bytes | int:
         """Read the body; returns it or the status that refuses it, 0 if the peer is gone.
 
         A refused body is read to its end and thrown away, since a peer does not read an answer while it sends.
         """
-        body, refusal = bytearray(), 0
+        body = bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -287,9 +356,9 @@ class _Responder:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         await self._send(message)
 
-    async def plain(self, status: int) -> None:
-        text = {413: b"too long\n", 503: b"too much at once\n"}.get(status, b"failed\n")
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+    async def plain(self, status: int, found: tuple[bytes, list[tuple[bytes, bytes]]]) -> None:
+        text, headers = found
+        headers = [*headers, (b"content-length", str(len(text)).encode())]
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": text})
 
@@ -339,6 +408,14 @@ class Server:
     setting, extra : str
         The setting that holds the address, and the extra that installs the server, for error messages.
     limits : Limits
+    tls : ssl.SSLContext, optional
+        Makes the connections encrypted.
+    screen : Screen, optional
+
+    Attributes
+    ----------
+    dropped : Counter
+        Requests that were not read to their end, by reason: ``slow``, ``crowded``; and ``handshake``.
 
     Raises
     ------
@@ -346,19 +423,31 @@ class Server:
         The address cannot be used, for instance because another process listens there; or uvicorn is not installed.
     """
 
-    def __init__(self, app: App, host: str, port: int, limits: Limits, *, setting: str, extra: str) -> None:
+    def __init__(
+        self,
+        app: App,
+        host: str,
+        port: int,
+        limits: Limits,
+        *,
+        setting: str,
+        extra: str,
+        tls: ssl.SSLContext | None = None,
+        screen: Screen | None = None,
+    ) -> None:
         with needs_package("uvicorn", extra, setting):
             import uvicorn
             from uvicorn.protocols.http.h11_impl import H11Protocol
         self._crowd = _ConnectionPool(limits)
+        self.dropped = self._crowd.dropped
         self._socket = _listen(host, port, setting)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            _BoundedApp(app, self._crowd, limits),
-            http=lambda **options: _GuardedConnection(self._crowd, H11Protocol(**options)),
+            _BoundedApp(app, self._crowd, limits, screen or Screen()),
+            http=lambda **options: _GuardedConnection(self._crowd, H11Protocol(**options), tls),
             backlog=_AT_ONCE,
             h11_max_incomplete_event_size=limits.head_bytes,
-            timeout_keep_alive=math.ceil(limits.head_s),
+            timeout_keep_alive=math.ceil(max(limits.head_s, limits.idle_s or 0)),
             timeout_graceful_shutdown=_GRACE_S,
             loop="asyncio",
             ws="none",
@@ -380,6 +469,11 @@ class Server:
     def connections(self) -> int:
         """Number of open connections."""
         return len(self._crowd)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it answers."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()

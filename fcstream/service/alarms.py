@@ -13,6 +13,7 @@ _SCALE = 4
 _ASK_S = 1.0
 _TOLD_S = 900.0  # seconds that a warning stays after the alarm went off
 _FEW = 40  # a noisy count up to this is taken for 0; it covers the noise of all periods of a year
+_OF_CONTENT = ("broken", "too_large", "slow")  # reasons of refusals that depend on what is sent
 _NOT_UNUSABLE = ("late", "window_closed", "duplicate")
 USUAL = 100
 """Number of records at which an alarm goes off, about."""
@@ -114,6 +115,54 @@ class LateWatch:
             )
         elif now > self._over_at:
             self._warn("late", None)
+
+
+class RefusalWatch:
+    """Warns when bodies that others push are refused.
+
+    Parameters
+    ----------
+    warn : callable
+        See `LateWatch`.
+    noise : Noise, optional
+        See `Alarm`.
+
+    Privacy
+    -------
+    That a request was refused by its head, by who sent it, or because there is no room says nothing about a record,
+    and is told at once, without a number. Bodies that are broken, too large or not sent to their end are counted in an
+    `Alarm`, whose guarantee this is.
+
+    Source
+    ------
+    Specification 13.1; proof 11.1.
+    """
+
+    def __init__(self, warn: Callable[[str, str | None], object], noise: Noise | None = None) -> None:
+        self._warn, self._alarm = warn, Alarm(noise)
+        self._ask_at = self._over_at = time.monotonic()
+        self._until: dict[str, float] = {}
+
+    def note(self, refused: Mapping[str, int]) -> None:
+        """Count the bodies that were refused since the last call, by reason; asks the alarm once a second."""
+        self._alarm.add(sum(refused.get(reason, 0) for reason in _OF_CONTENT))
+        now = time.monotonic()
+        self._until |= {name: now + _TOLD_S for name in refused if name not in _OF_CONTENT}
+        if now < self._ask_at:
+            return
+        self._ask_at = now + _ASK_S
+        found = sorted(name for name, until in self._until.items() if now < until)
+        text = f"senders are refused ({', '.join(found)}): each gets the reason as its answer"
+        self._warn("refused", text if found else None)
+        if self._alarm.rings():
+            self._over_at = now + _TOLD_S
+            self._warn(
+                "refused_bodies",
+                f"about {USUAL} bodies or more were refused as broken, too large or not sent to their end: look at "
+                "what the senders got as an answer, and at `max_bytes` and `body_s` in the source's URL",
+            )
+        elif now > self._over_at:
+            self._warn("refused_bodies", None)
 
 
 class UnusableWatch:

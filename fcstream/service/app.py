@@ -66,7 +66,7 @@ def serve(
 
     Raises
     ------
-    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
+    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, OutputClosed
         An error that a new try would not remove; with several streams it is raised when all have ended.
     UnusablePlan
         See `plan_warnings`; nothing is opened.

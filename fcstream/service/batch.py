@@ -27,13 +27,15 @@ REMEDIES = {
     "missing": "`stream.time`, `stream.user`, `stream.key` and the names of `[[features]]`",
     "not_a_number": "`[[features]]`: numbers need a decimal point; texts that mean no value go in `missing`",
     "out_of_range": "`min` and `max` of `[[features]]`, and their units",
-    "bad_time": "`stream.time_unit`: 'iso8601' reads text like 2016-03-15T00:00:00Z, 's' and 'ms' read numbers",
+    "bad_time": "`stream.time_unit`: 'iso8601' reads text like 2016-03-15T00:00:00Z, the others read numbers",
     "time_out_of_range": "`stream.time_unit`, and `start` and `end` of `[window]`",
     "bad_user": "`stream.user`",
     "unknown_level": "`levels` of `[[features]]`",
     "not_a_text": "the names of `[[features]]` with type = 'text'",
     "too_long": "how many rows a message holds, and `max_bytes` of `[[features]]`",
     "unknown_key": "`stream.key` and `stream.keys`",
+    "undiscovered_key": "`fcstream plan`: how many records of a period a key needs to be found; the first period has "
+    "`stream.keys.first` only",
 }
 """What to check if most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
 NO_RECORDS = "the source held no records; its windows are released nevertheless, and only once"
@@ -228,6 +230,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             part = source.part_read() if isinstance(source, MeasuredSource) else None
             progress.show(f"{summary.records:,} records read{pace.text(part)}")
         pace, due = Pace(), sum((part.job.schedule.count or 0) - part.answered for part in engine.parts)
+        due = due if engine.job.finder is None else 0  # which keys later windows have is not known yet
         for group in closing(engine, summary):
             progress.make_room()
             sink.write(group)
@@ -235,7 +238,8 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             summary.add(group)
             done = summary.released + sum(summary.refused.values())
             done //= len(engine.job.answers)
-            progress.show(f"{done:,} of {due:,} windows released{pace.text(done / due if due else None)}")
+            of = f" of {due:,}" if due else ""
+            progress.show(f"{done:,}{of} windows released{pace.text(done / due if due else None)}")
         summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = engine.spent, engine.guarantee
@@ -264,8 +268,7 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     LedgerMismatch
     """
     last = sink.last()
-    ours = {} if last is None else {part.job.terms.stream: part for part in engine.parts}
-    if last is not None and last.stream in ours and not ours[last.stream].has_sealed(last.window_open_ms):
+    if last is not None and not engine.knows(last):
         raise LedgerMismatch(
             f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
             "it: the ledger was lost or exchanged; restore it, or start a stream under a new name; if the stream was "

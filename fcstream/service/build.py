@@ -8,19 +8,21 @@ from pathlib import Path
 
 from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
-from ..connectors import is_queue, open_dead_letter, open_live, open_sink
-from ..connectors.base import AckSource, GroupedSource, LiveSource
+from ..connectors import check_asked, is_queue, message_decoder, open_dead_letter, open_live, open_sink
+from ..connectors.base import AckSource, DecodingQueue, GroupedSource, LiveSource, PushQueue
 from ..connectors.dead_letters import QueuedDeadLetters
 from ..connectors.files import DeadLetters
 from ..connectors.partitioners import partition_of
 from ..connectors.retry import close_quietly
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
-from ..engine.keyed import KeyedEngine, open_engine
+from ..engine.keyed import KeyedEngine
+from ..engine.opening import open_engine
 from ..errors import ConfigError
 from ..formats.batch import Rejection
-from ..formats.payloads import decoder_for
+from ..formats.envelopes import NO_FIELDS, AskedFields
 from ..runtime.undo import on_error
+from .checking import check_pipe
 from .context import SessionContext
 from .leases import Lease, SessionLeases
 from .reload import ActiveConfig
@@ -48,7 +50,7 @@ def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
         openers.source,
         openers.sink,
         SessionContext(
-            decoder_for(openers.format, config.job.schema),
+            openers.decoder,
             now_ms,
             None if partitioner is None else partial(partition_of, partitioner),
         ),
@@ -71,8 +73,10 @@ class StreamOpeners:
     Attributes
     ----------
     dead_letters : DeadLetterWriter
-    format : str
-        Format of the source's messages.
+    decoder : LineDecoder
+        Reads the source's messages.
+    schema : Schema
+        What is read of them.
     partitioner : str or None
         Finds the partition of a key, where several processes share the keys of the stream.
     lease : callable or None
@@ -89,9 +93,13 @@ class StreamOpeners:
             missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
             raise ConfigError("is required for a live stream", f"{missing}.url")
         _downtime_ms(config.source)
+        check_pipe(config.source)
+        self.schema = check_asked(config.source.url, config.job.schema)
         self._active = active
         self._name = config.stream.name
-        self.format, self.partitioner = config.source.format, config.source.partitioner
+        source = config.source
+        self.decoder = message_decoder(source.url, source.format, self.schema, source.format_options())
+        self.partitioner = source.partitioner
         self.dead_letters = DeadLetterWriter()
         self.dead_letters.follow(config)
         self._leases = SessionLeases(config.ledger.url, config.stream.name)
@@ -123,14 +131,16 @@ class StreamOpeners:
     def _open_source(self, config: Config) -> LiveSource:
         source = config.source
         assert source is not None
-        found = open_live(source.url, source.name or f"fcstream-{self._name}")
+        found = open_live(source.url, source.name or f"fcstream-{self._name}", self.schema.asked)
         if self.partitioner is not None and not isinstance(found, GroupedSource):
             close_quietly(found.close)
             raise ConfigError(
                 "must be left out for this source: its consumers do not divide partitions among them",
                 "source.partitioner",
             )
-        return _spooled(found, source) if isinstance(found, AckSource) else found
+        if isinstance(found, DecodingQueue):
+            found.expect(self.decoder)
+        return _spooled(found, source, self.schema.asked) if isinstance(found, AckSource) else found
 
 
 def _open_sink(config: Config) -> Sink:
@@ -173,16 +183,21 @@ def _downtime_ms(source: SourceSection) -> int:
     return downtime_ms
 
 
-def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
+def _spooled(queue: AckSource, source: SourceSection, asked: AskedFields = NO_FIELDS) -> LiveSource:
     if source.spool is None:
         queue.close()
         raise ConfigError(
-            "is required for this source: its broker forgets what is acknowledged, so records wait in a local folder "
-            "until their windows are sealed",
+            "is required for this source: its broker or its senders forget what is acknowledged, so records wait in a "
+            "local folder until their windows are sealed",
             "source.spool",
         )
+    from ..connectors.pushed import PushedSource, SharedSpool
     from ..connectors.spool import Spool
     from ..connectors.spooled import SpooledSource
 
     with on_error(queue.close):  # it may hold messages that other consumers could get
-        return SpooledSource(queue, Spool(Path(source.spool), source.spool_bytes), _downtime_ms(source))
+        if isinstance(queue, PushQueue):
+            shared = SharedSpool(Path(source.spool), source.spool_bytes)
+            return PushedSource(queue, shared, _downtime_ms(source), asked)
+        spool = Spool(Path(source.spool), source.spool_bytes)
+        return SpooledSource(queue, spool, _downtime_ms(source), asked)

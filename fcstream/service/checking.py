@@ -10,17 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from ..config import Config, Job
-from ..connectors import is_live, open_source
+from ..config import Config, Job, SourceSection
+from ..connectors import is_live, is_pipe, open_source
 from ..connectors.sources import MeasuredSource, Source
 from ..errors import ConfigError
 from ..formats.batch import Batch
+from ..formats.registry import FORMATS
 from ..stream.admission import admit, part_codes
 from .batch import NO_RECORDS, REMEDIES
 
 LINES = 1000
 _MAX_REASONS = 5
 _OUTSIDE = "outside the schedule (`window.start`, `window.end`)"
+
+
+def check_pipe(source: SourceSection) -> None:
+    """Refuse a format whose messages do not fit on lines, where the source is a pipe.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if is_pipe(source.url) and not FORMATS[source.format].is_line:
+        known = ", ".join(repr(name) for name, each in FORMATS.items() if each.is_line)
+        raise ConfigError(
+            f"must be one of {known} for this source, whose messages are lines, got {source.format!r}", "source.format"
+        )
 
 
 @dataclass(slots=True)
@@ -113,7 +128,8 @@ def check_lines(config: Config, lines: int = LINES) -> InputCheck:
         raise ConfigError(
             "must be a file's: a live stream says by itself (/ready, log) what it cannot use", "source.url"
         )
-    with closing(SampledSource(open_source(config.source.url, config.job.schema))) as source:
+    opened = open_source(config.source.url, config.job.schema, config.source.csv_dialect())
+    with closing(SampledSource(opened)) as source:
         return source.sample(config.job, lines)
 
 
@@ -151,6 +167,7 @@ def count_usable(job: Job, batch: Batch, found: InputCheck) -> None:
     if job.keys:
         rows = part_codes(batch, {key: i for i, key in enumerate(job.keys)}, job.schema.key, rejections) >= 0
     rest = batch.pick(rows)
+    rest.positions = np.arange(len(rest.times_ms))  # those of records that share a message are the same
     admitted = admit(job, rest, None)
     outside = {each.position for each in admitted.rejections if each.reason == "time_out_of_range"}
     rejections += [each for each in admitted.rejections if each.position not in outside]

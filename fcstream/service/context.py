@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
@@ -29,11 +30,15 @@ class Counters:
     answers: dict[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Number of releases by the answer's name and the reason of a refusal; None for no name, and for a value."""
     restarts: int = 0
+    newest: dict[tuple[str, str | None], Release] = field(default_factory=dict)
+    """The release about the latest window, by stream and answer."""
     last_close_ms: int | None = None
     due_ms: int | None = None
     spool_bytes: int | None = None
     late_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    bodies_refused: dict[str, int] = field(default_factory=dict)
+    """Number of bodies that a receiver refused, by reason; exact, so not private."""
 
     @property
     def released(self) -> int:
@@ -49,10 +54,18 @@ class Counters:
                 found[reason] = found.get(reason, 0) + number
         return found
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers for programs."""
+        numbers = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("answers", "newest")
+        }
+        return numbers | {"released": self.released, "refused": self.refused}
+
     def add(self, releases: list[Release]) -> None:
         for release in releases:
             found = release.name, release.reason
             self.answers[found] = self.answers.get(found, 0) + 1
+            self.newest[release.stream, release.name] = release
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
 
     def update_from(self, engine: Engine | KeyedEngine) -> None:

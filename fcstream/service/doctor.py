@@ -21,10 +21,19 @@ from contextlib import closing
 from typing import Any
 
 from ..config import Config, Job, ServiceSection
-from ..connectors import check_dead_letter, check_file, check_sink, is_file, is_live, is_queue
+from ..connectors import (
+    check_asked,
+    check_dead_letter,
+    check_file,
+    check_registry,
+    check_sink,
+    is_file,
+    is_live,
+    is_queue,
+    message_decoder,
+)
 from ..connectors.probes import Checkup, ClockOffset, Finding, probe_dead_letters, probe_file, probe_sink, probe_source
 from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
-from ..formats.payloads import decoder_for
 from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
 from ..ledgers.base import Terms
 from ..ledgers.groups import check_group, sum_of
@@ -35,6 +44,7 @@ from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
 from ..runtime.words import many, were
+from .checking import check_pipe
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
 from .status import server_is_missing, split_address
@@ -64,6 +74,7 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         ("configuration", _configuration),
         ("plan", _plan),
         ("source", _source),
+        ("schemas", _schemas),
         ("spool", _spool),
         ("sink", _sink),
         ("dead letters", _dead_letters),
@@ -108,7 +119,9 @@ def _configuration(checkup: Checkup, config: Config, job: Job) -> None:
     elif live and config.source is not None and kind == "wall" and not is_queue(config.source.url):
         checkup.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")
     if live and config.source is not None:
-        decoder_for(config.source.format, job.schema)
+        source = config.source
+        check_pipe(source)
+        message_decoder(source.url, source.format, check_asked(source.url, job.schema), source.format_options())
     schedule = job.schedule
     late = duration(schedule.lateness_ms) if schedule.lateness_ms else "none"
     every = f"one every {duration(schedule.slide_ms)}, lateness {late}"
@@ -146,6 +159,12 @@ def _source(checkup: Checkup, config: Config, job: Job) -> None:
         checkup.warn("source", f"{path} is a folder or a pattern", "only `fcstream run --runner spark` reads those")
     else:
         checkup.problem("source", f"{path} cannot be read", "make it, or change its mode")
+
+
+def _schemas(checkup: Checkup, config: Config, job: Job) -> None:
+    if config.source is None or config.source.registry is None:
+        return
+    checkup.ok("schemas", check_registry(config.source.registry))
 
 
 def _spool(checkup: Checkup, config: Config, job: Job) -> None:
@@ -275,7 +294,8 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
 
 def _parts(job: Job) -> list[Terms]:
     """List the streams of all keys, after the one that holds users' filters for all of them."""
-    own = [job.terms] if job.keys_chosen is not None or not job.keys else []
+    own = [job.terms] if job.keys_chosen is not None or not job.has_keys else []
+    own += [] if job.finder is None else [job.finder.job.terms]
     return own + [job.part(key).terms for key in job.keys]
 
 

@@ -15,6 +15,7 @@ from ..config import ServiceSection
 from ..engine.engine import Engine
 from ..errors import FcstreamError, needs_package
 from ..ledgers.base import TOTAL_BLOCK
+from ..releases.long_form import long_form
 from .alarms import USUAL
 from .supervisor import STATES, Supervisor
 
@@ -131,6 +132,7 @@ class _Streams:
         yield core.InfoMetricFamily("fcstream_build", "What runs", value=build)
         yield from self._public(core)
         yield from self._budgets(core)
+        yield from self._numbers(core)
         exact = [each for each in self._watched if each.section.counters]
         if exact:
             yield from _exact(core, exact)
@@ -176,6 +178,21 @@ class _Streams:
         yield from (ready, state, lag, errors, released, refused, restarts, late, reloads, closed, warning)
         yield from (gap, gaps, incomplete)
 
+    def _numbers(self, core: Any) -> Iterator[Any]:
+        labels = ("key", "answer", "kind", "name")
+        value = _gauge(core, "value", "Released number of the newest window; absent if that was refused", *labels)
+        sigma = _gauge(core, "sigma", "Standard deviation of the noise in it", *labels)
+        for each in self._watched:
+            if each.section.values:
+                # A copy, since the thread of the stream goes on.
+                for row in long_form(list(each.service.counters.newest.values())):
+                    about = [row.stream, row.key or "", row.answer, row.kind, row.name or ""]
+                    if row.value is not None:
+                        value.add_metric(about, row.value)
+                    if row.sigma is not None:
+                        sigma.add_metric(about, row.sigma)
+        yield from (value, sigma)
+
     def _budgets(self, core: Any) -> Iterator[Any]:
         said = {
             "guarantee": "Cap of a filter, for ever",
@@ -201,6 +218,7 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
         "duplicates": "Messages that had come before",
     }
     families = {name: _counter(core, name, f"{text}; exact, not private") for name, text in said.items()}
+    refused = _counter(core, "bodies_refused", "Bodies that a receiver refused; exact, not private", "reason")
     rejected = _counter(core, "rejected", "Records that were not taken; exact, not private", "reason")
     spool = _gauge(core, "spool_bytes", "Size of the spool; exact, not private")
     lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter reports; exact, not private")
@@ -211,7 +229,8 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
         for name, family in families.items():
             family.add_metric([each.stream], getattr(each.service.counters, name))
         _by_label(rejected, each.stream, each.service.counters.rejected)
-    yield from (*families.values(), rejected, lost, spool)
+        _by_label(refused, each.stream, each.service.counters.bodies_refused)
+    yield from (*families.values(), rejected, refused, lost, spool)
 
 
 def _counter(core: Any, name: str, text: str, *labels: str) -> Any:

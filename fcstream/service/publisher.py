@@ -12,7 +12,7 @@ from ..connectors.retry import pauses
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
-from ..errors import SinkError, SourceError
+from ..errors import OutputClosed, SinkError, SourceError
 from ..releases.base import Release
 from ..runtime.waiting import calling
 from .batch import check_sink_matches_ledger
@@ -93,6 +93,8 @@ class Publisher:
                 with calling("sink"):
                     self._sink.write(releases)
                 return
+            except OutputClosed:
+                raise
             except SinkError as error:
                 if not is_logged:
                     LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})

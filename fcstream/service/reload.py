@@ -88,15 +88,13 @@ class ActiveConfig:
     Attributes
     ----------
     config : Config
-    engines : dict of str to Engine
-        Engines of the present session, by stream.
     on_undone : callable
         Called when the former configuration is in use again.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.engines: dict[str, Engine] = {}
+        self._engine: Engine | KeyedEngine | None = None
         self.on_undone: Callable[[], object] = lambda: None
         self._former: Config | None = None
         self._opened: Config | None = None
@@ -111,8 +109,13 @@ class ActiveConfig:
         """Open the engine of a session."""
         config = self._opened = self._opened or self.config
         engine = self._guard(lambda: open_engine(config), "ledger")
-        self.engines = {part.job.terms.stream: part for part in engine.parts}
+        self._engine = engine
         return engine
+
+    @property
+    def engines(self) -> dict[str, Engine]:
+        """Engines of the present session, by stream."""
+        return {} if self._engine is None else {part.job.terms.stream: part for part in self._engine.parts}
 
     def open(self, opener: Callable[[Config], T], section: str) -> T:
         """Open what a section names, by the same configuration as the rest of the session."""

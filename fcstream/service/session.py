@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..connectors.base import Chunk, LiveSource, PrefetchingSource
+from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, RefusingSource
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError
 from ..formats.batch import Batch
+from ..formats.envelopes import NOTHING, Envelope
 from ..formats.payloads import read_messages
 from ..runtime.waiting import calling
 from .clocks import SLACK_MS, StreamClock
@@ -102,6 +103,7 @@ class Session:
         self._source = source
         self._publisher = Publisher(engine, sink, context, source)
         self._decoder = context.decoder
+        self._asked = engine.job.schema.asked
         self._counters = context.counters
         self._time = StreamClock(source, context.clock, engine.job.schedule.lateness_ms, context.health)
         self._context = context
@@ -143,14 +145,24 @@ class Session:
         count = self.engine.job.schedule.count
         return count is not None and self._next_window >= count
 
+    @property
+    def input_has_ended(self) -> bool:
+        """Return whether the source ended, and a restart finds all that it had. Its windows may still be open."""
+        return isinstance(self._source, EndingSource) and self._source.has_ended
+
+    def drain_refused(self) -> Mapping[str, int]:
+        """Return how many bodies a source into which others push refused since the last call, by reason."""
+        return self._source.take_refused() if isinstance(self._source, RefusingSource) else {}
+
     def commit(self) -> None:
         """Commit the positions from which a restart must read."""
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
-        if self._next_window <= self._incomplete:
+        needed = self._index(self.engine.replay_from)
+        if needed <= self._incomplete:
             return  # a restart must find the missing messages again
         positions = {}
         for partition, progress in self._progress.items():
-            safe = progress.safe_offset(self._next_window)
+            safe = progress.safe_offset(needed)
             if safe is not None and safe > self._committed.get(partition, -1):
                 positions[partition] = safe
         if positions:
@@ -164,8 +176,10 @@ class Session:
 
     @property
     def _next_window(self) -> int:
-        schedule = self.engine.job.schedule
-        return schedule.index_after(self.engine.next_open_ms) - 1
+        return self._index(self.engine.next_open_ms)
+
+    def _index(self, open_ms: int) -> int:
+        return self.engine.job.schedule.index_after(open_ms) - 1
 
     def _read(self, wait_s: float) -> None:
         # a commit may have shown a rebalance, and what is polled now would be lost with this session
@@ -221,7 +235,10 @@ class Session:
         self._counters.duplicates += int(np.count_nonzero(~fresh))
         bodies = [body for body, new in zip(chunk.bodies, fresh.tolist(), strict=True) if new]
         receipts = None if chunk.receipts_ms is None else chunk.receipts_ms[fresh]
-        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.timestamps_ms[fresh], bodies, receipts)
+        envelopes = chunk.envelopes
+        if envelopes is not None:
+            envelopes = [envelope for envelope, new in zip(envelopes, fresh.tolist(), strict=True) if new]
+        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.timestamps_ms[fresh], bodies, receipts, envelopes)
 
     def _count_chunks(self, chunks: list[Chunk]) -> None:
         """Count messages of many partitions at once, because there may be dozens with few messages each."""
@@ -231,7 +248,10 @@ class Session:
         bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
         if offsets.dtype == object:  # ids that a producer chose; positions in dead letters keep 63 bits of them
             offsets = np.array([int(offset) & _POSITION for offset in offsets], np.int64)
-        batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies)
+        envelopes: Sequence[Envelope] = ()
+        if self._asked:
+            envelopes = [one for each in chunks for one in each.envelopes or repeat(NOTHING, len(each.offsets))]
+        batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies, envelopes)
         # A record of a message that may have waited counts as arrived when it was measured, as far as that is possible.
         arrivals = np.clip(batch.times_ms, arrivals, np.concatenate([chunk.latest_ms for chunk in chunks])[messages])
         arrivals = self._bounded(arrivals, batch.times_ms)

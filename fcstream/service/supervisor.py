@@ -23,11 +23,12 @@ from ..errors import (
     LedgerDamaged,
     LedgerError,
     LedgerMismatch,
+    OutputClosed,
     SourceError,
 )
 from ..runtime.garbage import without_garbage_collection
 from ..runtime.waiting import ExternalCalls, calling
-from .alarms import LateWatch, UnusableWatch
+from .alarms import LateWatch, RefusalWatch, UnusableWatch
 from .context import SessionContext
 from .gaps import IncompleteWindows
 from .leases import LeaderSink, Lease
@@ -37,7 +38,7 @@ from .session import POLL_MESSAGES, Rebalanced, Session
 LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5
 STATES = ("starting", "serving", "standby", "trouble")
-FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)
+FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, OutputClosed)
 """Errors that a new try does not remove."""
 
 
@@ -68,7 +69,7 @@ class Supervisor:
 
     Raises
     ------
-    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
+    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, OutputClosed
         An error that a new try does not remove; every other error is waited out, with jittered pauses.
     """
 
@@ -95,6 +96,7 @@ class Supervisor:
         self._health = context.health
         self._external_calls = ExternalCalls(context.ending)
         self._late = LateWatch(context.health.warn)
+        self._refusals = RefusalWatch(context.health.warn)
         self._unusable = (
             UnusableWatch(context.health.warn),
             UnusableWatch(context.health.warn, 3600.0, "unusable_hour"),
@@ -175,7 +177,7 @@ class Supervisor:
 
     @without_garbage_collection()
     def run(self, on_step: Callable[[Supervisor], object] | None = None) -> None:
-        """Run until `stop`, or until a schedule with an end has all its releases."""
+        """Run until `stop`, until the input ends, or until a schedule with an end has all its releases."""
         try:
             with self._external_calls.watched():
                 try:
@@ -201,6 +203,9 @@ class Supervisor:
                         on_step(self)
                     if session is not None and session.is_over:
                         return
+                    if session is not None and session.input_has_ended:
+                        LOG.info("the input has ended: the next start continues with the windows that are open")
+                        self.stop()
             except FATAL:
                 raise
             except (FcstreamError, OSError) as error:
@@ -311,6 +316,9 @@ class Supervisor:
                 watch.note(self.counters.seen - seen, rejected)
             self.counters.rejected = added(self.counters.rejected, rejected)
             self._late.note(rejected)
+            refused = session.drain_refused()
+            self.counters.bodies_refused = added(self.counters.bodies_refused, refused)
+            self._refusals.note(refused)
             self.counters.late_alarms = self._late.alarms
             yield session
         session.commit()

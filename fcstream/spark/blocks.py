@@ -24,6 +24,7 @@ class _PackedRecords(msgspec.Struct, array_like=True, frozen=True):
     points: bytes
     times: bytes = b""
     users: list[bytes] = []
+    texts: dict[str, list[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,24 @@ class WindowRecords:
         Lattice points.
     times_ms : int64 (n,), users : array of str (n,)
         Empty unless the unit is ``user``.
+    texts : dict of str to array of str (n,)
+        By feature.
     """
 
     panes: NDArray[np.int64]
     points: NDArray[np.float64]
     times_ms: NDArray[np.int64]
     users: NDArray[np.object_]
+    texts: dict[str, NDArray[np.object_]]
 
 
 def cut(
-    partition: str, batch: Batch, found: Admitted, codes: NDArray[np.int64], answered: Sequence[int]
+    partition: str,
+    batch: Batch,
+    found: Admitted,
+    codes: NDArray[np.int64],
+    answered: Sequence[int],
+    texts: Sequence[str] = (),
 ) -> Iterator[tuple[int, int, bytes]]:
     """Pack admitted records by (key, window); a record is packed once for each window in which it lies.
 
@@ -59,6 +68,8 @@ def cut(
         Number of each record's key.
     answered : sequence of int
         For every key the first window without a release; earlier ones get nothing.
+    texts : sequence of str
+        Features of texts to pack.
     """
     ordinals = _ordinals(batch.positions)
     first = np.maximum(found.first, np.array(answered, np.int64)[codes])
@@ -74,7 +85,7 @@ def cut(
     for some in np.split(np.arange(len(rows)), changes):
         if len(some):
             here = rows[some]
-            yield int(parts[some[0]]), int(windows[some[0]]), _pack(partition, batch, found, ordinals, here)
+            yield int(parts[some[0]]), int(windows[some[0]]), _pack(partition, batch, found, ordinals, texts, here)
 
 
 def gather(packed: Sequence[bytes], dimension: int) -> WindowRecords:
@@ -97,15 +108,27 @@ def gather(packed: Sequence[bytes], dimension: int) -> WindowRecords:
         [name.decode("utf-8", "surrogatepass") for block in blocks for name in block.users]
     )
     panes = _join(blocks, "panes", np.int64)
+    texts = {
+        name: as_objects([text for block in blocks for text in block.texts[name]])[order]
+        for name in (blocks[0].texts if blocks else ())
+    }
     return WindowRecords(
         panes[order],
         _join(blocks, "points", np.float64).reshape(len(panes), dimension)[order],
         times[order] if len(times) else times,
         users[order] if len(users) else users,
+        texts,
     )
 
 
-def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.int32], rows: NDArray[Any]) -> bytes:
+def _pack(
+    partition: str,
+    batch: Batch,
+    found: Admitted,
+    ordinals: NDArray[np.int32],
+    texts: Sequence[str],
+    rows: NDArray[Any],
+) -> bytes:
     block = _PackedRecords(
         partition,
         batch.positions[rows].tobytes(),
@@ -114,6 +137,7 @@ def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.in
         found.points[rows].tobytes(),
         b"" if batch.users is None else batch.times_ms[rows].tobytes(),
         [] if batch.users is None else [name.encode("utf-8", "surrogatepass") for name in batch.users[rows]],
+        {name: batch.texts[name][rows].tolist() for name in texts},
     )
     return msgspec.msgpack.encode(block)
 

@@ -17,13 +17,23 @@ from ..connectors import open_dead_letter, open_sink
 from ..connectors.sinks import Sink
 from ..connectors.urls import mask
 from ..engine.engine import Engine
-from ..engine.keyed import KeyedEngine, open_engine
+from ..engine.keyed import KeyedEngine
+from ..engine.opening import open_engine
 from ..errors import ConfigError, FcstreamError, SourceError
+from ..formats.csv_dialect import COMMAS, CsvDialect
 from ..noise.samplers import Noise
 from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
 from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, check_configured, condition, refuse_texts, require_pyspark, spark_path, spark_session
+from .sessions import (
+    SparkFailed,
+    check_configured,
+    condition,
+    refuse_found_keys,
+    require_pyspark,
+    spark_path,
+    spark_session,
+)
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, guarded, pieces
 
@@ -52,7 +62,7 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
     source, out = config.source, config.sink
     if source is None or out is None or config.window.clock != "eof":
         raise ConfigError("must be 'eof', with a source and a sink, for files", "window.clock")
-    refuse_texts(config)
+    refuse_found_keys(config)
     started, feed = time.perf_counter(), WindowFeed()
     with ExitStack() as stack:
         session = stack.enter_context(spark_session(config.spark, config.stream.name, master))
@@ -85,7 +95,9 @@ def _answer(
     summary.already_answered = engine.answered
     answered = {part.job.key or "": part.answered for part in engine.parts}
     parts = splits(config, session.sparkContext.defaultParallelism)
-    frame = counted_files(session, url, config.job, answered, parts).persist()
+    assert config.source is not None
+    dialect = config.source.csv_dialect()
+    frame = counted_files(session, url, config.job, answered, parts, dialect).persist()
     try:
         _quietly(lambda: take_rows(frame, feed, list(answered), notes))
         groups = closing(engine, summary)
@@ -106,7 +118,12 @@ def _answer(
 
 
 def counted_files(
-    session: SparkSession, url: str, job: Job, answered: dict[str, int], splits: bool = False
+    session: SparkSession,
+    url: str,
+    job: Job,
+    answered: dict[str, int],
+    splits: bool = False,
+    dialect: CsvDialect = COMMAS,
 ) -> DataFrame:
     """Make a frame of the counted windows of some files: columns as in `tasks.COUNTED`. Nothing is read yet."""
     from pyspark.sql import functions as f
@@ -116,7 +133,9 @@ def counted_files(
         raise ConfigError("must be 'jsonl:PATH' or 'csv:PATH' with --runner spark", "source.url")
     lines = _quietly(lambda: session.read.text(spark_path(session, path), lineSep="\n"))
     header = None
-    if scheme == "csv":
+    if not dialect.is_utf8:
+        raise ConfigError(f"must be 'utf-8' with --runner spark, got {dialect.encoding!r}", "source.encoding")
+    if scheme == "csv" and not dialect.header:
         first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())
         if first is None:
             raise SourceError(f"{mask(url)} must start with a header line, it is empty")
@@ -129,7 +148,9 @@ def counted_files(
         f.col("value").cast("binary").alias("body"),
         f.lit(None).cast("timestamp").alias("clock"),
     )
-    blocks = messages.mapInArrow(Admission(job, answered, LineReader(header)), BLOCKS)
+    blocks = messages.mapInArrow(
+        Admission(job, answered, LineReader(header, dialect if scheme == "csv" else None)), BLOCKS
+    )
     return blocks.groupBy("key", "window").applyInArrow(_closing(job, splits), COUNTED)
 
 

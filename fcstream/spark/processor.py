@@ -108,7 +108,7 @@ class WindowProcessor(StatefulProcessor):
         size += sum(map(block_size, blocks))
         if self._is_too_many(size):
             blocks = [*(bytes(block) for (block,) in self._blocks.get()), *blocks]
-            size = len(gather(blocks, self.job.grid.dimension).panes)
+            size = len(gather(blocks, self.job.width).panes)
             self._blocks.clear()
             if self._is_too_many(size):
                 blocks = []

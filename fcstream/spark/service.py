@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..config import Config, duration_ms
-from ..connectors import is_live, is_queue, open_ranges, open_sink
+from ..connectors import is_live, is_queue, open_decoder, open_ranges, open_sink
 from ..connectors.retry import close_quietly
 from ..connectors.sinks import Sink
 from ..connectors.urls import parse
 from ..engine.engine import Engine
-from ..engine.keyed import KeyedEngine, open_engine
+from ..engine.keyed import KeyedEngine
+from ..engine.opening import open_engine
 from ..errors import ConfigError, FcstreamError
-from ..formats.payloads import decoder_for
+from ..formats.envelopes import EnvelopeField
 from ..service.app import StreamSpec, plan_warnings, serve
 from ..service.build import DeadLetterWriter
 from ..service.context import SessionContext
@@ -33,7 +34,7 @@ from ..service.supervisor import Supervisor, added, now_ms
 from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, prepare, refuse_texts, require_pyspark, spark_path, spark_session
+from .sessions import SparkFailed, condition, prepare, refuse_found_keys, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, Admission, MessageReader
 
@@ -68,7 +69,8 @@ def build(session: SparkSession, config: Config, current: ActiveConfig | None = 
     dead_letters.follow(config)
     assert config.source is not None
     assert config.ledger is not None
-    setting = SessionContext(decoder_for(config.source.format, config.job.schema), now_ms)
+    source = config.source
+    setting = SessionContext(open_decoder(source.format, config.job.schema, source.format_options()), now_ms)
     return SparkSupervisor(session, now, dead_letters, setting, SessionLeases(config.ledger.url, config.stream.name))
 
 
@@ -196,6 +198,11 @@ class MicroBatches:
         """Return whether a schedule with an end has all its releases."""
         schedule = self._engine.job.schedule
         return schedule.count is not None and schedule.index_after(self._engine.next_open_ms) - 1 >= schedule.count
+
+    @property
+    def input_has_ended(self) -> bool:
+        """Return False: brokers that Spark reads have no end."""
+        return False
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         with self._running:
@@ -363,7 +370,9 @@ def counted(session: SparkSession, config: Config, frame: DataFrame, answered: d
     assert config.source is not None
     job = config.job
     parts = splits(config, session.sparkContext.defaultParallelism)
-    blocks = frame.mapInArrow(Admission(job, answered, MessageReader(config.source.format)), BLOCKS)
+    blocks = frame.mapInArrow(
+        Admission(job, answered, MessageReader(config.source.format, config.source.format_options())), BLOCKS
+    )
     return (
         blocks.withWatermark("clock", "1 second")
         .groupBy("key", "window")
@@ -389,6 +398,14 @@ def _check(config: Config) -> None:
             "one machine's",
             "window.clock",
         )
+    schema = config.job.schema
+    for name, place in schema.paths.items():
+        if isinstance(place, EnvelopeField) and place.part != "broker":
+            raise ConfigError(
+                "must be a field of the message, or '@broker', with --runner spark, whose readers give bodies and "
+                f"times of arrival only, got {place.text!r}: use the local runner",
+                schema.key_of(name),
+            )
     if config.source.partitioner is not None:
         raise ConfigError("must be left out with --runner spark: Spark divides the work", "source.partitioner")
     if config.spark.checkpoint is None:
@@ -397,6 +414,6 @@ def _check(config: Config) -> None:
             "offsets and open windows",
             "spark.checkpoint",
         )
-    refuse_texts(config)
+    refuse_found_keys(config)
     if duration_ms(config.spark.trigger, "spark.trigger") < 1 or config.spark.limit < 0:
         raise ConfigError("must be at least 1 ms, and `limit` not negative", "spark.trigger")

@@ -53,10 +53,10 @@ def require_pyspark() -> None:
             )
 
 
-def refuse_texts(config: Config) -> None:
-    """Raise ConfigError for answers about texts, which no task counts."""
-    if config.job.schema.texts:
-        raise ConfigError("must not be 'text' with --runner spark: texts are counted in one process", "features.type")
+def refuse_found_keys(config: Config) -> None:
+    """Raise ConfigError for keys that are found, which no task knows."""
+    if config.job.finder is not None:
+        raise ConfigError("must be declared with --runner spark: keys are found in one process", "stream.keys")
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class TaskUsers(UserGroups):
     """Users of closing windows, with one point each, as tasks have computed them."""
 
     def __init__(self, job: Job, feed: WindowFeed) -> None:
-        super().__init__(job.grid.dimension, groups_of(job.answers))
+        super().__init__(job.width, groups_of(job.answers))
         self._key, self._feed = job.key or "", feed
 
     def read(self, window: int, salt: bytes) -> WindowUsers:

@@ -11,23 +11,28 @@ import functools
 import itertools
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Job
+from ..connectors import open_decoder
 from ..counting.threads import one_thread
 from ..errors import ConfigError, FcstreamError
 from ..formats.batch import Batch, Rejection
-from ..formats.decoders import CsvRows, JsonLines, LineDecoder
-from ..formats.payloads import decoder_for, read_messages
+from ..formats.csv_dialect import CsvDialect
+from ..formats.decoders import CsvRows, LineDecoder
+from ..formats.envelopes import NOTHING
+from ..formats.nested import objects_decoder
+from ..formats.payloads import read_messages
 from ..noise.samplers import Noise
-from ..releases.answers import groups_of
+from ..releases.answers import AnswerCounters, groups_of
 from ..releases.record_gate import GatedView
-from ..stream.admission import admit, part_codes
+from ..stream.admission import Admitted, admit, part_codes
+from ..stream.selection import with_codes
 from ..stream.user_groups import UserGroups
 from ..stream.windows import group_by_pane
 from .blocks import WindowRecords, cut, gather
@@ -79,6 +84,12 @@ def guarded(function: Callable[..., Iterator[T]]) -> Callable[..., Iterator[T]]:
             raise TaskFailed(type(error).__name__) from None
 
     return run
+
+
+def admitted(job: Job, batch: Batch, arrivals: NDArray[np.int64] | None) -> Admitted:
+    """Decide about the records of a batch; lattice points have the codes of texts that conditions ask for."""
+    found = admit(job, batch, arrivals)
+    return replace(found, points=with_codes(found.points, job.text_codes, batch.texts))
 
 
 @dataclass(frozen=True)
@@ -141,11 +152,12 @@ class Admission:
         else:
             batch.rejections = []
             codes = np.zeros(len(batch.times_ms), np.int64)
-        found = admit(job, batch, arrivals)
+        found = admitted(job, batch, arrivals)
         rejections += found.rejections
         answered = [self.answered[name] for name in names]
         replayed = int(np.count_nonzero(found.fine & (found.last < np.array(answered, np.int64)[codes])))
-        rows = [(names[code], window, packed) for code, window, packed in cut(partition, batch, found, codes, answered)]
+        blocks = cut(partition, batch, found, codes, answered, job.texts)
+        rows = [(names[code], window, packed) for code, window, packed in blocks]
         rejected = [(each.reason, each.position, each.field) for each in rejections]
         note = TaskReport(messages, records, unread, replayed, rejected)
         return [*rows, (partition, NOTES, msgspec.msgpack.encode(note))]
@@ -162,14 +174,16 @@ class MessageReader:
     """Reads a broker's messages of a declared format."""
 
     format: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, job: Job) -> Reader:
-        decoder = decoder_for(self.format, job.schema)
+        decoder = open_decoder(self.format, job.schema, self.options)
 
         def read(
             _name: str, offsets: NDArray[np.int64], timestamps: NDArray[np.int64], bodies: list[bytes]
         ) -> tuple[Batch, NDArray[np.int64], int]:
-            batch, arrivals, _ = read_messages(decoder, offsets, timestamps, bodies)
+            envelopes = [NOTHING] * len(bodies) if job.schema.asked else ()
+            batch, arrivals, _ = read_messages(decoder, offsets, timestamps, bodies, envelopes)
             return batch, arrivals, len(bodies)
 
         return read
@@ -177,12 +191,17 @@ class MessageReader:
 
 @dataclass(frozen=True)
 class LineReader:
-    """Reads lines of files: JSON, or CSV under one header, which every file must have. Lines are counted here."""
+    """Reads lines of files: JSON, or CSV (with a dialect), under one header, which every file must have if the dialect
+    has none. Lines are counted here."""
 
     header: bytes | None = None
+    dialect: CsvDialect | None = None
 
     def __call__(self, job: Job) -> Reader:
-        decoder: LineDecoder = JsonLines(job.schema) if self.header is None else CsvRows(job.schema, self.header)
+        job.schema.refuse_envelopes("files")
+        decoder: LineDecoder = objects_decoder(job.schema)
+        if self.dialect is not None:
+            decoder = CsvRows(job.schema, self.header or b"", self.dialect)
         seen: dict[str, int] = {}
 
         def read(
@@ -225,10 +244,11 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
     splits : bool
         Leave the pairs of points for many tasks to compare; the result is then the points, in order.
     """
-    rows = gather(packed, job.grid.dimension)
+    rows = gather(packed, job.width)
     if job.terms.unit == "user":
-        users = UserGroups(job.grid.dimension, groups_of(job.answers))
-        users.add(window, rows.users, rows.times_ms, rows.points, {})
+        users = UserGroups(job.width, groups_of(job.answers))
+        users.keep_texts(None)  # the driver chooses among them, since its ledger's secret stays there
+        users.add(window, rows.users, rows.times_ms, rows.points, rows.texts)
         return pickle.dumps(("users", users.give(window)), 5)
     if job.gate is not None and len(rows.points) > job.gate.max_held:
         return too_many(len(rows.points))
@@ -246,7 +266,11 @@ def too_many(size: int) -> bytes:
 def _count(job: Job, rows: WindowRecords, window: int) -> Any:
     counter = job.answers.counter(job.grid.dimension, job.schedule.reach, Noise())
     for pane, part in group_by_pane(rows.panes):
-        counter.add(pane, rows.points[part])
+        if rows.texts:
+            texts = {name: column[part] for name, column in rows.texts.items()}
+            cast("AnswerCounters", counter).add(pane, rows.points[part], texts)
+        else:
+            counter.add(pane, rows.points[part])
     return counter.view(job.schedule.panes(job.schedule.window(window)))
 
 

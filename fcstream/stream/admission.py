@@ -99,12 +99,12 @@ def reject(rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, r
 
 
 def part_codes(
-    batch: Batch, index: dict[str, int], field: str | None, rejections: list[Rejection]
+    batch: Batch, index: dict[str, int], field: str | None, rejections: list[Rejection], reason: str = "unknown_key"
 ) -> NDArray[np.int64]:
     """Return the number of each row's key (n,); a row with an unknown key gets -1 and a rejection."""
     assert batch.keys is not None
     codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, len(batch.keys))
-    rejections += [Rejection("unknown_key", at, field) for at in batch.positions[codes < 0].tolist()]
+    rejections += [Rejection(reason, at, field) for at in batch.positions[codes < 0].tolist()]
     return codes
 
 
@@ -115,8 +115,11 @@ def _check_values(
     values, features = batch.values, grid.features
     lows = np.array([f.minimum for f in features])
     highs = np.array([f.maximum for f in features])
+    absent = _absent(values, features)  # declared numbers are the field's own
+    if any(f.factor != 1 for f in features):
+        with np.errstate(over="ignore"):
+            values = values * np.array([f.factor for f in features])
     inside = (values >= lows) & (values <= highs)  # False for NaN
-    absent = _absent(values, features)
     if absent is not None:
         inside = np.where(absent, [f.optional for f in features], inside)
         values = np.where(absent, lows, values)  # any value inside the range, since no release reads it

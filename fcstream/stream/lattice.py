@@ -126,14 +126,14 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One public coordinate: (transform(field) - origin) / scale (specification 2.1).
+    """One public coordinate: (transform(factor · field) - origin) / scale (specification 2.1).
 
     Parameters
     ----------
     name : str
         The record's field.
     minimum, maximum : float
-        Public range of the field, in its own units; a value outside is rejected.
+        Public range of the field times its factor; a value outside is rejected.
     scale : float
         Public divisor that makes coordinates comparable, > 0.
     origin : float
@@ -146,6 +146,9 @@ class Feature:
         Numbers that stand for no value, in the field's own units.
     optional : bool
         Whether a record without a value counts all the same: the stream's answer is about other fields.
+    factor : float
+        What the field is multiplied with before anything else, so that it has the units of `minimum` and `maximum`; of
+        either sign, not 0.
     """
 
     name: str
@@ -157,6 +160,7 @@ class Feature:
     levels: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     optional: bool = False
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         key = f"features.{self.name}"
@@ -167,6 +171,11 @@ class Feature:
                 f"must be finite, within {LARGEST:g} of 0, and min < max, got [{self.minimum}, {self.maximum}]", key
             )
         _check_positive(self.scale, f"{key}.scale")
+        if not SMALLEST <= abs(self.factor) <= LARGEST:
+            raise ConfigError(
+                f"must be a number from {SMALLEST:g} to {LARGEST:g} or its negative, got {self.factor!r}",
+                f"{key}.factor",
+            )
         if not abs(self.origin) <= LARGEST:
             raise ConfigError(f"must be within {LARGEST:g} of 0, got {self.origin!r}", f"{key}.origin")
         if self.transform == "log1p" and self.minimum <= -1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +39,15 @@ class TextCodes:
         """Return the coordinate of each text (n,); a function of that text alone."""
         codes = {text: float(code) for code, text in enumerate(self.texts)}
         return np.array([codes.get(text, -1.0) for text in texts.tolist()], np.float64)
+
+
+def with_codes(
+    points: NDArray[np.float64], codes: Sequence[TextCodes], texts: Mapping[str, NDArray[np.object_]]
+) -> NDArray[np.float64]:
+    """Return lattice points (n, d) with a further coordinate for each text that conditions ask for."""
+    if not codes:
+        return points
+    return np.column_stack([points, *(each.read(texts[each.feature]) for each in codes)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ class UserGroups:
         """Whether no window has a record."""
         return all(group.is_empty for group in self.groups)
 
-    def keep_texts(self, salt: bytes) -> None:
-        """Keep texts for the groups that read them, chosen by hashes with the ledger's secret."""
+    def keep_texts(self, salt: bytes | None) -> None:
+        """Keep texts for the groups that read them, chosen by hashes with the ledger's secret; without one, all."""
         for i, rows in enumerate(self._rows):
             if rows.text is not None:
-                self.groups[i] = UserValues(rows.text.per_user, salt)
+                self.groups[i] = UserValues(None if salt is None else rows.text.per_user, salt or b"")
 
     def add(
         self,

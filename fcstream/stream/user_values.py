@@ -8,16 +8,48 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from ..formats.batch import as_objects
 from .contributions import KEY_BYTES, UserWindows, user_key
 
 
-class UserValues(UserWindows[dict[str, dict[str, bytes]]]):
+class _Chosen:
+    """The texts of one user in one window that have the least hashes.
+
+    Attributes
+    ----------
+    prefix : bytes
+        What the hash takes before the text: window and user, which cannot run into each other or into the text, since
+        they have fixed lengths.
+    ranks : dict
+        Hash of each text.
+    last : (bytes, str) or None
+        The one that the next better text displaces; None while there is room.
+    """
+
+    __slots__ = ("last", "prefix", "ranks")
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix, self.ranks = prefix, dict[str, bytes]()
+        self.last: tuple[bytes, str] | None = None
+
+    def take(self, text: str, rank: bytes, most: int) -> None:
+        """Keep a text that is not kept yet, unless there are `most` better ones."""
+        if self.last is not None:
+            if (rank, text) > self.last:
+                return
+            del self.ranks[self.last[1]]
+        self.ranks[text] = rank
+        if len(self.ranks) == most:
+            self.last = max(zip(self.ranks.values(), self.ranks, strict=True))
+
+
+class UserValues(UserWindows[dict[str, _Chosen]]):
     """Keeps at most so many different texts for each user and open window, chosen by a keyed hash.
 
     Parameters
     ----------
-    per_user : int
-        Most texts of a user in a window.
+    per_user : int or None
+        Most texts of a user in a window; None keeps all, for another instance to choose among.
     salt : bytes
         Secret key of the hash, at most 64 bytes.
 
@@ -28,14 +60,15 @@ class UserValues(UserWindows[dict[str, dict[str, bytes]]]):
 
     Complexity
     ----------
-    O(per_user) a record that brings a new text; memory per user and open window.
+    A hash for each text of a user that is not kept already and does not come twice in a batch, and O(per_user) if it
+    displaces another; memory per user and open window.
 
     Source
     ------
     Specification 5.12; proof 6.6; contribution bounding.
     """
 
-    def __init__(self, per_user: int, salt: bytes) -> None:
+    def __init__(self, per_user: int | None, salt: bytes) -> None:
         super().__init__()
         self._per_user, self._salt = per_user, salt
 
@@ -49,28 +82,46 @@ class UserValues(UserWindows[dict[str, dict[str, bytes]]]):
         if len(names) == 0 or self.is_flooded(window, names):
             return
         users = self._windows.setdefault(window, {})
-        for name, text in zip(names.tolist(), points.tolist(), strict=True):
-            chosen = users.setdefault(name, {})
-            if text in chosen:
-                continue
-            chosen[text] = _rank(self._salt, window, name, text)
-            if len(chosen) > self._per_user:
-                del chosen[max(chosen, key=lambda each: (chosen[each], each))]
+        begin, at = hashlib.blake2b(digest_size=16, key=self._salt).copy, _stamp(window)
+        for name, text in dict.fromkeys(zip(names.tolist(), points.tolist(), strict=True)):
+            chosen = users.get(name)
+            if chosen is None:
+                chosen = users[name] = _Chosen(at + user_key(self._salt, name))
+            if self._per_user is None:
+                chosen.ranks[text] = b""
+            elif text not in chosen.ranks:
+                hashed = begin()  # a copy of a hash that has its key costs less than a new one
+                hashed.update(chosen.prefix + text.encode("utf-8", "surrogatepass"))
+                chosen.take(text, hashed.digest(), self._per_user)
 
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.object_] | None]:
         """Return the keys (n,) of a window's users, ascending, and a tuple of texts (n,) of each, None if flooded."""
         if window in self._flooded:
             return self._flooded[window].all(), None
-        users = self._windows.get(window, {})
-        keys = np.frombuffer(b"".join(user_key(salt, name) for name in users), f"S{KEY_BYTES}")
+        users, skip = self._windows.get(window, {}), len(_stamp(window))
+        if salt == self._salt:
+            found = b"".join(chosen.prefix[skip:] for chosen in users.values())
+        else:
+            found = b"".join(user_key(salt, name) for name in users)
+        keys = np.frombuffer(found, f"S{KEY_BYTES}")
         texts = np.empty(len(users), np.object_)
         for i, chosen in enumerate(users.values()):
-            texts[i] = tuple(sorted(chosen))
+            texts[i] = tuple(sorted(chosen.ranks))
         order = np.argsort(keys, kind="stable")
         return keys[order], texts[order]
 
+    def give(self, window: int) -> tuple[list[str], list[tuple[str, ...]]]:
+        """Export a window for the `enter` of another instance: names, and the texts of each."""
+        users = self._windows.get(window, {})
+        return list(users), [tuple(chosen.ranks) for chosen in users.values()]
 
-def _rank(salt: bytes, window: int, name: str, text: str) -> bytes:
-    """Hash a window, a user and a text, which cannot run into each other, since the first two have fixed lengths."""
-    data = window.to_bytes(8, "big", signed=True) + user_key(salt, name) + text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=16, key=salt).digest()
+    def enter(self, window: int, names: list[str], texts: list[tuple[str, ...]]) -> None:
+        """Import a whole window that another instance exported, replacing any records of that window."""
+        self._flooded.pop(window, None)
+        self._windows.pop(window, None)
+        each = [name for name, own in zip(names, texts, strict=True) for _ in own]
+        self.add(window, as_objects(each), np.zeros(len(each), np.int64), as_objects([t for own in texts for t in own]))
+
+
+def _stamp(window: int) -> bytes:
+    return window.to_bytes(8, "big", signed=True)

@@ -59,6 +59,8 @@ FREQUENT = "audit/test_frequent.py::test_neighbors_stay_below_the_claim"
 THRESHOLD = (
     "unit/releases/test_frequent.py::test_the_threshold_is_the_least_number_that_a_text_of_one_record_hardly_reaches"
 )
+DISCOVERY = "audit/test_discovery.py"
+DISCOVERING = "unit/engine/test_discovering.py"
 STREAM = "audit/test_stream_faults.py::test"
 TOTALS = "audit/test_totals.py::test_an_epoch_of_totals_stays_below_its_claim_and_is_not_far_from_it"
 INTEGERS = "unit/releases/test_totals.py::test_the_integers_are_those_of_the_rationals"
@@ -167,8 +169,8 @@ FAULTS = [
     Fault(
         "a user's texts are those that were read first",
         "stream/user_values.py",
-        "del chosen[max(chosen, key=lambda each: (chosen[each], each))]",
-        "del chosen[text]",
+        "if (rank, text) > self.last:",
+        "if text:",
         ("unit/releases/test_frequent.py::test_a_users_texts_are_a_function_of_that_users_records",),
     ),
     Fault(
@@ -587,6 +589,57 @@ FAULTS = [
         "answer.charge is not None and not here:\n",
         ("unit/engine/test_shared_users.py::test_after_a_crash_between_two_keys_the_others_are_interrupted",),
     ),
+    Fault(
+        "a record that counts twice in the search for keys",
+        "engine/discovering.py",
+        "        self._finder.take(plain, rows.arrivals)\n",
+        "        self._finder.take(plain, rows.arrivals)\n        self._finder.take(plain, rows.arrivals)\n",
+        (f"{DISCOVERY}::test_a_record_loses_what_window_and_search_cost_and_no_more",),
+        quick=True,
+    ),
+    Fault(
+        "a budget that does not hold the search for keys",
+        "config/job.py",
+        "(answers.loss * times + finding).fits(capacity)",
+        "(answers.loss * times).fits(capacity)",
+        ("unit/config/test_key_discovery.py::test_what_does_not_go_together_is_said_in_one_sentence",),
+    ),
+    Fault(
+        "a guarantee without the search for keys",
+        "engine/closing.py",
+        "        spent=(spent + job.paid_beside).as_dict(),\n",
+        "        spent=spent.as_dict(),\n",
+        (f"{DISCOVERING}::test_what_a_record_pays_is_on_every_line",),
+    ),
+    Fault(
+        "a filter of its own for the search for keys",
+        "config/job.py",
+        "        group = part_name(stream.name, FINDER)  # users",
+        "        group = None  # users",
+        (f"{DISCOVERING}::test_searches_and_windows_of_a_user_share_one_filter",),
+    ),
+    Fault(
+        "a key that is answered after its period",
+        "engine/discovering.py",
+        "each.close_next(now_ms, bound) for",
+        "each.close_next(now_ms) for",
+        (f"{DISCOVERING}::test_a_file_is_answered_as_the_twin_says",),
+    ),
+    Fault(
+        "late records that count in the search for keys",
+        "engine/discovering.py",
+        "        return rows._replace(windows=found.panes).pick(found.fine)\n",
+        "        return rows._replace(windows=found.panes).pick(found.panes >= 0)\n",
+        (f"{DISCOVERING}::test_a_live_stream_that_is_stopped_anywhere_is_answered_as_the_twin_says",),
+    ),
+    Fault(
+        "other keys after a restart than before",
+        "engine/discovering.py",
+        "        self._ledger.keep_setting(self._setting(period), json.dumps(sorted(found)))\n"
+        "        kept = self._keys_kept(period)\n",
+        "        kept = tuple(sorted(found))\n",
+        (f"{DISCOVERING}::test_the_keys_of_a_period_are_those_of_the_ledger",),
+    ),
     # -- streams -------------------------------------------------------------------------------------------------------
     Fault(
         "a record that counts as often as it is delivered",
@@ -594,6 +647,20 @@ FAULTS = [
         "            new &= (run < 0) | (ordered > self._ends[run])\n",
         "            new |= run < 0\n",
         (f"{STREAM}_fault_a_duplicate_that_counts",),
+    ),
+    Fault(
+        "an element that takes what it lacks from the one before it",
+        "formats/fields.py",
+        "            around = [outer[owner] for owner in owners]\n",
+        "            around = column[-1:] + column[:-1]\n",
+        ("unit/formats/test_fields.py::test_elements_inherit_what_they_lack",),
+    ),
+    Fault(
+        "a range that is that of the field before its factor",
+        "stream/admission.py",
+        "            values = values * np.array([f.factor for f in features])\n",
+        "            pass\n",
+        ("unit/config/test_fields.py::test_a_factor_comes_before_the_range_and_after_missing_numbers",),
     ),
     Fault(
         "a clock made of records' timestamps",

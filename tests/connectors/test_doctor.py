@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from support.helpers import sample, service
+from support.http_in import serving
 from support.kafka_mock import mock
 from support.rabbitmq import STREAMS, publish
+from support.schema_registry import schema_registry
 
 from fcstream.config import Config
 from fcstream.connectors import probes
@@ -126,6 +128,19 @@ def test_a_broken_file_is_the_only_finding(tmp_path):
 
 
 # -- Redis -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_registry_is_asked_whether_it_is_there():
+    with schema_registry() as (url, server):
+        avro = {"format": "avro", "registry": url.replace("://", f"://user:{SECRET}@")}
+        found = look(source=avro)
+        assert said(found, "schemas", "ok") == [f"the schema registry {url.replace('://', '://***@')} answers; "]
+        server.login = "somebody:else"
+        found = look(source=avro)
+        assert "answers with status 401" in said(found, "schemas", "problem")[0]
+        assert server.asked == ["/schemas/types"] * 2
+    found = look(source=avro)
+    assert "cannot be reached" in said(found, "schemas", "problem")[0]
 
 
 def test_redis_that_is_not_there():
@@ -358,6 +373,24 @@ def test_a_webhook_and_a_system_without_a_probe():
             f"http://127.0.0.1:{port} answers; not tried: a request, because any POST would be a release; "
         ]
     problem("sink", "cannot be reached: Connection refused", sink={"url": f"http://127.0.0.1:1/{SECRET}"})
+
+
+def test_a_receiver_over_http(tmp_path):
+    window = {**MANY["window"], "clock": "wall"}
+    with serving(tmp_path) as source:  # its own spool is in another folder
+        url = f"http://127.0.0.1:{source.port}"
+        found = look(source={"url": url, "spool": "s"}, window=window)
+        assert "the stream runs already" in said(found, "source", "ok")[0]
+        assert source.queue.refused == {}
+    found = look(source={"url": url, "spool": "s"}, window=window)
+    assert "is free to listen at; any program of this machine may send" in said(found, "source", "ok")[0]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"http://127.0.0.1:{other.getsockname()[1]}"
+        problem("source", "another process listens there", source={"url": taken, "spool": "s"}, window=window)
+    token = f"http://0.0.0.0:{source.port}?token={SECRET}-and-more-of-it"
+    warning("source", "not encrypted", source={"url": token, "spool": "s"}, window=window)
+    problem("source", "must have a `token`", source={"url": "http://0.0.0.0:0", "spool": "s"}, window=window)
+    problem("spool", "spool is missing", source={"url": url}, window=window)
 
 
 # -- files, budget, machine --------------------------------------------------------------------------------------------

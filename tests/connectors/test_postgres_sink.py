@@ -2,57 +2,26 @@
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import socket
 import threading
 import time
 
 import pytest
+from support.postgres import ReleaseTable
 from support.sources import SECRET
 
 from fcstream.connectors import open_sink
-from fcstream.connectors.postgres.sink import PostgresSink
-from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, SinkError
 from fcstream.releases.base import Release
 from fcstream.testing import SinkContract, sample_release
 
-NAMES = itertools.count()
 ONE = sample_release(0)
-
-
-class Table:
-    """A table's place, and a connection beside the sink's."""
-
-    def __init__(self, server):
-        import psycopg
-
-        self.server = server
-        self.name = f"releases_{os.getpid()}_{next(NAMES)}"
-        self.schema = f"fcstream_sinks_{os.getpid()}"
-        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&table={self.name}"
-        self.db = psycopg.connect(server, autocommit=True)
-
-    def sink(self, patience_s=60.0, url=None):
-        return PostgresSink(parse(url or self.url, "sink.url"), patience_s)
-
-    def query(self, text, *values):
-        return self.db.execute(text.format(f"{self.schema}.{self.name}"), values).fetchall()
-
-    def bodies(self):
-        return [row[0].encode() for row in self.query("SELECT body::text FROM {} ORDER BY written_at, window_open_ms")]
-
-    def cut_connections(self):
-        """What a restart of the server does to its clients."""
-        return self.query(
-            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE application_name = %s", self.name
-        )
 
 
 @pytest.fixture
 def table(postgres_url):
-    table = Table(postgres_url)
+    table = ReleaseTable(postgres_url)
     yield table
     table.db.execute(f"DROP SCHEMA IF EXISTS {table.schema} CASCADE")
     table.db.close()

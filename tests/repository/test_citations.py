@@ -87,6 +87,19 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """What each module says, read once."""
+    return {path: ast.parse(path.read_text()) for path in modules()}
+
+
+@functools.cache
+def classes() -> frozenset[str]:
+    """Names of all classes of the package."""
+    nodes = (node for tree in trees().values() for node in ast.walk(tree))
+    return frozenset(node.name for node in nodes if isinstance(node, ast.ClassDef))
+
+
 def texts() -> list[Path]:
     """Whatever may cite: code, tests, documents."""
     found = [path for folder in ("tests", "bench", "examples", "docs") for path in (ROOT / folder).rglob("*.*")]
@@ -114,8 +127,8 @@ def test_nothing_cites_what_is_not_in_the_repository():
 
 def test_every_source_begins_with_its_section():
     wrong = []
-    for path in modules():
-        for name, text in documented(ast.parse(path.read_text())):
+    for path, tree in trees().items():
+        for name, text in documented(tree):
             for source in SOURCE.findall(text):
                 if not re.match(rf"Specification {NUMBERS}[;.]", " ".join(source.split())):
                     wrong.append(f"{path}: {name}: {source[:60]!r}")
@@ -132,13 +145,7 @@ def test_sections_of_the_same_page_exist(page):
 def test_named_code_exists(page):
     text = page.read_text()
     wrong = [found for path in re.findall(r"`(fcstream(?:\.\w+)+)`", text) if (found := missing(path))]
-    classes = {
-        node.name
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    }
-    wrong += [f"no class {name}" for name in re.findall(r"`([A-Z][a-z]+(?:[A-Z]\w*)?)`", text) if name not in classes]
+    wrong += [f"no class {name}" for name in re.findall(r"`([A-Z][a-z]+(?:[A-Z]\w*)?)`", text) if name not in classes()]
     assert not wrong, "\n".join([f"{page.name} names what is not in the code; name what took its place:", *wrong])
 
 

@@ -21,6 +21,7 @@ from support.status import watched
 
 import fcstream
 from fcstream import errors
+from fcstream.cli.templates import template
 from fcstream.config import Config
 from fcstream.connectors import is_live
 from fcstream.engine.engine import Engine
@@ -144,7 +145,7 @@ def test_a_taken_address_is_tried_again_by_systemd(tmp_path):
     """What trying again does not mend has codes of its own; a port that the former process still holds is not that."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        text = (REPOSITORY / "fcstream" / "cli" / "sample.toml").read_text().split("[source]")[0]
+        text = template().split("[source]")[0]
         text = re.sub(r'clock = "\w+"', 'clock = "broker"', text)
         rest = f"""
             [source]

@@ -1,6 +1,9 @@
 """Real, messy telemetry through the examples' configurations (a bounded part of each)."""
 
+import csv
+import gzip
 import json
+from collections import Counter
 
 import msgspec
 import numpy as np
@@ -8,15 +11,18 @@ import pytest
 from support import REPOSITORY
 from support.helpers import data_file
 
-from fcstream import Engine, Noise, SeededEntropy
+from fcstream import Noise, SeededEntropy
 from fcstream.config import Config, UrlSection
 from fcstream.connectors import open_source
+from fcstream.engine.opening import open_engine
+from fcstream.formats.batch import parse_iso8601
 from fcstream.service.batch import run
 from fcstream.testing import ListSink
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = REPOSITORY / "examples"
+DAY_MS = 86_400_000
 
 
 def release_all(name, start, end):
@@ -27,7 +33,7 @@ def release_all(name, start, end):
         ledger=UrlSection(url="memory:"),
     )
     file = data_file(config.source.url.partition(":")[2])
-    engine = Engine(config, noise=Noise(SeededEntropy(1)))
+    engine = open_engine(config, noise=Noise(SeededEntropy(1)))
     sink = ListSink()
     source = open_source(f"csv:{file}", engine.job.schema)
     summary = run(engine, source, sink)
@@ -45,6 +51,32 @@ def test_rooms():
     assert np.median([r.sigma[0] for r in releases if r.value]) < 0.03
     silent = [r for r in releases if r.window_open_ms % 86_400_000 < 8 * 3_600_000]
     assert {r.reason for r in silent} == {"too_few"}
+
+
+def test_destinations_are_found_week_by_week():
+    """Of 105 destinations those with a few flights a week are told, and their daily numbers are right within noise."""
+    releases, summary, engine = release_all("destinations", "2013-01-01T00:00:00Z", "2013-02-12T00:00:00Z")
+    flights = Counter()
+    with gzip.open(data_file("nyc_flights_2013.csv.gz"), "rt") as file:
+        for row in csv.DictReader(file):
+            flights[row["dest"], parse_iso8601(row["sched_dep_utc"]) // DAY_MS] += 1
+    searches = [one for one in releases if one.key is None]
+    assert len(searches) == 5  # the last of six weeks is not searched
+    threshold = searches[0].parts["threshold"]
+    for one in searches:
+        days = range(one.window_open_ms // DAY_MS, one.window_close_ms // DAY_MS)
+        weekly = {key: sum(flights[key, day] for day in days) for key, _ in flights}
+        told = set(one.parts["levels"])
+        assert {key for key, number in weekly.items() if number > threshold + 6 * one.sigma[0]} <= told
+        assert told <= {key for key, number in weekly.items() if number >= threshold - 6 * one.sigma[0]}
+        following = {other.key for other in releases if other.window_open_ms == one.window_close_ms} - {None}
+        assert following == told
+        assert 45 < len(told) < 75
+    errors = [one.value[0] - flights[one.key, one.window_open_ms // DAY_MS] for one in releases if one.key is not None]
+    assert np.std(errors) == pytest.approx(10**0.5, rel=0.1)
+    assert abs(np.mean(errors)) < 0.5
+    assert summary.rejected["undiscovered_key"] > 5000  # the first week
+    assert engine.spent.rho == 0.1
 
 
 def test_sliding_rooms_pay_twice():

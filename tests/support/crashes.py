@@ -5,15 +5,15 @@ import os
 import signal
 import sys
 
-from fcstream import Engine
 from fcstream.connectors import open_sink, open_source
+from fcstream.engine.opening import open_engine
 from fcstream.errors import FcstreamError
 from fcstream.ledgers import files as ledger_files
 from fcstream.service.batch import run
 
 
 def run_job(config, stdout=None):
-    engine = Engine(config)
+    engine = open_engine(config)
     source = open_source(config.source.url, config.job.schema)
     real, sys.stdout = sys.stdout, stdout or sys.stdout
     sink = open_sink(config.sink.url)

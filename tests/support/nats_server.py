@@ -15,7 +15,7 @@ import pytest
 from fcstream.connectors.nats.sink import NatsSink
 from fcstream.connectors.nats.source import NatsSource
 from fcstream.connectors.urls import parse
-from support.helpers import service
+from support.helpers import free_port, service
 from support.proxy import Proxy
 
 HOST = os.environ.get("FCSTREAM_NATS", "127.0.0.1:4222")
@@ -112,8 +112,7 @@ class PrivateNats(NatsServer):
     """A server of a test's own, which may be killed and keeps what it has."""
 
     def __init__(self, folder, settings, **options):
-        with socket.create_server(("127.0.0.1", 0)) as place:
-            self.port = place.getsockname()[1]
+        self.port = free_port()
         super().__init__(f"127.0.0.1:{self.port}", **options)
         self._folder = folder
         self._file = folder / f"{self.port}.conf"

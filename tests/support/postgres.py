@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from fcstream.connectors.postgres.sink import PostgresSink
+from fcstream.connectors.urls import parse
 from fcstream.ledgers.base import Request
 from fcstream.testing import LedgerContract, window
 from support.filled_ledgers import fill_blocks
@@ -82,3 +84,31 @@ def charged(ledger, index, *blocks, loss=LOSS):
 def filled(place, n=4, terms=TERMS):
     with contextlib.closing(place.open(terms)) as ledger:
         fill_blocks(ledger, n)
+
+
+class ReleaseTable:
+    """A table's place, and a connection beside the sink's."""
+
+    def __init__(self, server):
+        import psycopg
+
+        self.server = server
+        self.name = f"releases_{os.getpid()}_{next(NAMES)}"
+        self.schema = f"fcstream_sinks_{os.getpid()}"
+        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&table={self.name}"
+        self.db = psycopg.connect(server, autocommit=True)
+
+    def sink(self, patience_s=60.0, url=None):
+        return PostgresSink(parse(url or self.url, "sink.url"), patience_s)
+
+    def query(self, text, *values):
+        return self.db.execute(text.format(f"{self.schema}.{self.name}"), values).fetchall()
+
+    def bodies(self):
+        return [row[0].encode() for row in self.query("SELECT body::text FROM {} ORDER BY written_at, window_open_ms")]
+
+    def cut_connections(self):
+        """What a restart of the server does to its clients."""
+        return self.query(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE application_name = %s", self.name
+        )

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from support.certificates import Certificates
+from support.helpers import free_port
 
 _DEBIAN = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one in the path would change the user
 _START_S = 300.0
@@ -21,7 +22,7 @@ class Node:
 
     def __init__(self, folder: Path, files: Certificates) -> None:
         self._folder = folder
-        self.queues, self.streams, self.queues_tls, self.streams_tls, distribution = _free_ports(5)
+        self.queues, self.streams, self.queues_tls, self.streams_tls, distribution = (free_port() for _ in range(5))
         (folder / "enabled_plugins").write_text("[rabbitmq_stream].")
         (folder / "rabbit.conf").write_text(
             f"""\
@@ -83,11 +84,3 @@ ssl_options.fail_if_no_peer_cert = true
         if process is not None:
             os.killpg(process.pid, how)
             process.wait(300)
-
-
-def _free_ports(count: int) -> list[int]:
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [door.getsockname()[1] for door in doors]
-    for door in doors:
-        door.close()
-    return ports

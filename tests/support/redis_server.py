@@ -16,7 +16,7 @@ from fcstream.connectors.redis.ids import of_offset, parse_id, to_offset, write_
 from fcstream.connectors.redis.sink import RedisSink
 from fcstream.connectors.redis.source import RedisSource
 from fcstream.connectors.urls import parse
-from support.helpers import service
+from support.helpers import free_port, service
 from support.proxy import Proxy
 
 NAMES = itertools.count()
@@ -47,8 +47,7 @@ class PrivateRedis:
     """A server of a test's own, which may be killed."""
 
     def __init__(self, folder, *options):
-        with socket.create_server(("127.0.0.1", 0)) as place:
-            self.port = place.getsockname()[1]
+        self.port = free_port()
         self.host = f"127.0.0.1:{self.port}"
         self._folder, self._options = folder, options
         self._process = None

@@ -1,5 +1,11 @@
 """One configuration of every kind of release."""
 
+import numpy as np
+
+from fcstream import Engine, Noise, SeededEntropy
+
+from .helpers import sample
+
 N = 2000
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 CLUSTERS = {**BARE, "k": 3, "delta": 1e-8, "size_hint": N, "ball": 65.0, "rho": 4.0}
@@ -59,3 +65,15 @@ ALSO = {
     "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
     "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
 }
+
+
+def released(name):
+    """The release of one window of a kind, of three clusters for those that look for some."""
+    random, kind = np.random.default_rng(1), name.partition("/")[0]
+    middles = np.array([[0.0, 10.0], [20.0, 50.0], [35.0, 90.0]])
+    which = random.integers(0, 3, 4000) if kind in ("centers", "mixtures") else np.ones(2000, int)
+    schedule = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}}
+    engine = Engine(sample(release=RELEASES[name][0], **schedule), noise=Noise(SeededEntropy(3)))
+    engine.push(np.full(len(which), 1000), middles[which] + random.normal(0, 0.3, (len(which), 2)))
+    (release,) = engine.close()
+    return release

@@ -11,7 +11,7 @@ from fcstream.errors import ConfigError
 from fcstream.ledgers import each_reader
 from fcstream.spark.blocks import cut
 from fcstream.spark.sessions import require_pyspark
-from fcstream.stream.admission import admit
+from fcstream.spark.tasks import admitted
 from support.helpers import sample
 
 try:
@@ -54,8 +54,9 @@ def session():
 
 
 def config_of(**sections):
-    release = sections.pop("release", {})
+    release, features = sections.pop("release", {}), sections.pop("features", None)
     mapping = sample(**sections)
+    mapping["features"] = features or mapping["features"]
     if isinstance(release, list):
         mapping["release"] = release
     elif "kind" in release:
@@ -66,7 +67,8 @@ def config_of(**sections):
 
 
 def blocks_of(job, batch, partition="p"):
-    return cut(partition, batch, admit(job, batch, None), np.zeros(len(batch.times_ms), np.int64), [0])
+    codes = np.zeros(len(batch.times_ms), np.int64)
+    return cut(partition, batch, admitted(job, batch, None), codes, [0], job.texts)
 
 
 def live(url="redis://127.0.0.1/0?stream=x", **sections):

@@ -1,5 +1,6 @@
-"""Webhooks: releases posted to a web server of the user's.
+"""HTTP: records that others post to this process, and releases that it posts to a web server of the user's.
 
-Here belong the client side of HTTP sinks and their retries. The server of this process (health, metrics, devices) is
-`fcstream.runtime.http_server`, and is not here.
+Here belong the receiver (`source`, with `bodies`: what is taken at each path, `content`, `access` and `answers`) and
+the client side of HTTP sinks. The server itself, with its limits, is `fcstream.runtime.http_server`, which also
+serves health, metrics and devices.
 """

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import Chunk, Gap, GapNotes, PartitionAssignment
+from ...formats.envelopes import Envelope, OfferedFields
+from ..base import Chunk, DescribedSource, Gap, GapNotes, PartitionAssignment
 from ..retry import BrokerLost
 from ..urls import Address, UrlOption
 from .connection import ASK_S, CONNECTION, KafkaConnection
@@ -46,7 +47,7 @@ MAX_POLL = UrlOption("max_poll_s", "Seconds between two polls after which the gr
 GROUP_OPTIONS = (GROUP, INSTANCE, SESSION, MAX_POLL)
 
 
-class KafkaSource(GapNotes):
+class KafkaSource(GapNotes, DescribedSource):
     """Reads topics as a member of a consumer group. See `LiveSource` for the contract.
 
     Parameters
@@ -80,10 +81,12 @@ class KafkaSource(GapNotes):
 
     url: ClassVar = "kafka://[user:password@]host[:port][,host...]/TOPIC[,TOPIC...]"
     url_options: ClassVar = (*GROUP_OPTIONS, *CONNECTION)
+    offered: ClassVar = OfferedFields(topic=".", key=True, headers="Kafka's headers")
     receipt_is_durable = False
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         super().__init__()
+        self._asked = address.asked
         session_ms = int(1000 * address.take_number(SESSION))
         group, instance = address.take(GROUP, "") or name, address.take(INSTANCE)
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
@@ -304,6 +307,7 @@ class KafkaSource(GapNotes):
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
             keys += np.fromiter(topics, np.int64, n) << 32
         offsets = np.fromiter(map(kind.offset, messages), np.int64, n)
+        envelopes = list(map(self._envelope, messages)) if self._asked.from_source else None
         bodies = list(map(kind.value, messages))
         if None in bodies:  # a tombstone
             bodies = [body or b"" for body in bodies]
@@ -312,6 +316,7 @@ class KafkaSource(GapNotes):
             order = np.argsort(keys, kind="stable")
             keys, offsets, timestamps = keys[order], offsets[order], timestamps[order]
             bodies = [bodies[row] for row in order.tolist()]
+            envelopes = None if envelopes is None else [envelopes[row] for row in order.tolist()]
             cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
         chunks = []
         for first, last in pairwise(cuts):
@@ -321,8 +326,15 @@ class KafkaSource(GapNotes):
             if before != int(offsets[first]):  # compacted, a marker of a transaction, or dropped: `ends` tells
                 self._jumps.setdefault(name, before)
             self._reached(name, int(offsets[last - 1]) + 1)
-            chunks.append(Chunk(name, offsets[first:last], timestamps[first:last], bodies[first:last]))
+            besides = None if envelopes is None else envelopes[first:last]
+            chunks.append(
+                Chunk(name, offsets[first:last], timestamps[first:last], bodies[first:last], envelopes=besides)
+            )
         return chunks
+
+    def _envelope(self, message: Message) -> Envelope:
+        found: Any = message.headers() if self._asked.headers else None
+        return self._asked.envelope(message.topic(), message.key(), found or ())
 
     def _set_timestamp_kind(self, kinds: set[int]) -> None:
         kind = ("none", "CreateTime", "LogAppendTime")[min(kinds)] if len(kinds) == 1 else "mixed"

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
+from ...formats.envelopes import NO_FIELDS, AskedFields
 from ...runtime.undo import on_error
 from ..base import ReceivedMessage
 from ..broker_connection import BrokerConnection
@@ -166,11 +167,11 @@ class MqttConnection:
         self._started()
         self.answer(0)
 
-    def collect(self, topic: str, identity: str, arrival: str) -> None:
+    def collect(self, topic: str, identity: str, arrival: str, asked: AskedFields = NO_FIELDS) -> None:
         """Keep the messages of a filter for `take`; must be called before `open`.
 
         `identity` and `arrival` name the user properties that hold a message's identity and its time of arrival, if
-        there are such.
+        there are such; `asked` says which parts of envelopes are kept.
         """
         from paho.mqtt.client import topic_matches_sub
 
@@ -193,7 +194,12 @@ class MqttConnection:
             if known:
                 name = given(message, identity)
                 token = self, mid, qos, None if name is None else name.encode()
-                self._messages.append(ReceivedMessage(message.payload, token, _milliseconds(given(message, arrival))))
+                envelope = None
+                if asked.from_source:
+                    headers = getattr(message.properties, "UserProperty", [])
+                    envelope = asked.envelope(message.topic, headers=headers)
+                arrived = _milliseconds(given(message, arrival))
+                self._messages.append(ReceivedMessage(message.payload, token, arrived, envelope))
                 self._unacknowledged += qos > 0
                 self._bytes += len(message.payload)
             else:

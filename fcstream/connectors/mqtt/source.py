@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
-from ..base import ReceivedMessage
+from ...formats.envelopes import OfferedFields
+from ..base import DescribedSource, ReceivedMessage
 from ..retry import close_quietly
 from ..spool import MEMORY
 from ..tls import TLS
@@ -35,7 +36,7 @@ ARRIVAL = UrlOption(
 )
 
 
-class MqttTopic:
+class MqttTopic(DescribedSource):
     """Subscribes with a session that the broker keeps, and acknowledges messages once the spool has them; an
     `AckSource`.
 
@@ -62,9 +63,11 @@ class MqttTopic:
 
     url: ClassVar = "mqtt://[user:password@]host[:port][,host...]/topic/filter"
     url_options: ClassVar = (CLIENT_ID, SESSION, INFLIGHT, DELIVERY_ID, ARRIVAL, PATIENCE, *TLS)
+    offered: ClassVar = OfferedFields(topic="/", headers="user properties")
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         topic = topic_of(address)
+        self._asked = address.asked
         self._inflight = int(address.take_number(INFLIGHT))
         if self._inflight > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
@@ -114,6 +117,6 @@ class MqttTopic:
     def _subscribe(self, connection: MqttConnection, host: str, port: int) -> None:
         # Messages come as soon as there is a connection, and cannot be taken before the subscription is confirmed.
         self.connections += 1
-        connection.collect(self._filter, self._identity, self._arrival)
+        connection.collect(self._filter, self._identity, self._arrival, self._asked)
         connection.open(host, port)
         connection.subscribe(self._filter, retained=False)

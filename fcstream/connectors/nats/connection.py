@@ -48,6 +48,7 @@ class StoredMessage(NamedTuple):
     subject: str
     timestamp_ms: int
     body: bytes
+    header: bytes = b""
 
 
 class NatsConnection(BrokerConnection):
@@ -151,7 +152,8 @@ class NatsConnection(BrokerConnection):
                 raise
             return None
         body = base64.b64decode(found.get("data") or b"")
-        return StoredMessage(int(found["seq"]), found["subject"], unix_ms(found["time"]), body)
+        header = base64.b64decode(found.get("hdrs") or b"")
+        return StoredMessage(int(found["seq"]), found["subject"], unix_ms(found["time"]), body, header)
 
     async def _api(self, what: str, **request: Any) -> Any:
         """Return a response of the server's as it is, because the library knows only parts of it."""

@@ -8,10 +8,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from ...formats.envelopes import NO_FIELDS, NOTHING, AskedFields, Envelope
 from ..retry import BrokerLost
 from .connection import REQUEST_S, NatsConnection
 
-Row = tuple[int, int, bytes]  # sequence, timestamp in milliseconds, body
+Row = tuple[int, int, bytes, Envelope]  # sequence, timestamp in milliseconds, body, what was asked for besides
 POLL_BYTES = 1 << 24
 """Largest size of the messages that are requested at once; as much again may be ready for the next poll."""
 _ASK_S = 30.0  # the server drops a request after that
@@ -28,8 +29,11 @@ class NatsReader:
     messages arrive while the caller works.
     """
 
-    def __init__(self, wire: NatsConnection, stream: str, consumer: str, start: int) -> None:
+    def __init__(
+        self, wire: NatsConnection, stream: str, consumer: str, start: int, asked: AskedFields = NO_FIELDS
+    ) -> None:
         self.client = wire.client
+        self._asked_fields = asked
         self.position = start  # position after what was handed out
         self.rows: deque[Row] = deque()
         self.is_broken = False
@@ -48,7 +52,9 @@ class NatsReader:
         self._waiting = 0  # messages behind the last one, as the server saw it
 
     @classmethod
-    async def open(cls, wire: NatsConnection, stream: str, subject: str, start: int) -> NatsReader:
+    async def open(
+        cls, wire: NatsConnection, stream: str, subject: str, start: int, asked: AskedFields = NO_FIELDS
+    ) -> NatsReader:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
         config = ConsumerConfig(
@@ -60,7 +66,7 @@ class NatsReader:
             mem_storage=True,
         )
         info = await wire.js.add_consumer(stream, config)
-        reader = cls(wire, stream, info.name, start)
+        reader = cls(wire, stream, info.name, start, asked)
         inbox = f"{reader._inbox}.*"
         reader._subscription = await reader.client.subscribe(inbox, cb=reader._arrived, pending_bytes_limit=0)
         return reader
@@ -134,7 +140,10 @@ class NatsReader:
             self._delivered += 1
             self._asked = max(0, self._asked - 1)
             self._waiting = int(waiting)
-            self.rows.append((int(sequence), int(timestamp) // 1_000_000, message.data))
+            envelope = NOTHING
+            if self._asked_fields.from_source:
+                envelope = self._asked_fields.envelope(message.subject, headers=(message.headers or {}).items())
+            self.rows.append((int(sequence), int(timestamp) // 1_000_000, message.data, envelope))
 
 
 class SingleMessageReader:
@@ -142,8 +151,11 @@ class SingleMessageReader:
     messages.
     """
 
-    def __init__(self, wire: NatsConnection, stream: str, subject: str, start: int) -> None:
+    def __init__(
+        self, wire: NatsConnection, stream: str, subject: str, start: int, asked: AskedFields = NO_FIELDS
+    ) -> None:
         self._wire, self._stream, self._subject, self._position = wire, stream, subject, start
+        self._asked = asked
 
     async def take(self, _room: int, _timeout_s: float) -> list[Row]:
         """Return the next message, if there is one."""
@@ -151,10 +163,20 @@ class SingleMessageReader:
         if found is None:
             return []
         self._position = found.sequence + 1
-        return [(found.sequence, found.timestamp_ms, found.body)]
+        envelope = NOTHING
+        if self._asked.from_source:
+            envelope = self._asked.envelope(found.subject, headers=_headers(found.header))
+        return [(found.sequence, found.timestamp_ms, found.body, envelope)]
 
     async def close(self) -> None:
         pass
+
+
+def _headers(data: bytes) -> list[tuple[str, bytes]]:
+    """Read the headers of a stored message, ``NATS/1.0`` and lines of names and values, which the library parses in
+    messages that it delivers only. Lines that are none are left out."""
+    pairs = (line.partition(b":") for line in data.split(b"\r\n")[1:])
+    return [(name.decode("utf-8", "surrogateescape"), value.strip()) for name, colon, value in pairs if colon]
 
 
 async def open_reader(wire: NatsConnection, stream: str, subject: str, start: int) -> NatsReader | SingleMessageReader:

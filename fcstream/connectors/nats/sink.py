@@ -136,7 +136,7 @@ class NatsSink:
                     break
                 oldest_ms = oldest_ms or rows[0][1]
                 sequence = rows[-1][0]
-                found |= wanted.intersection([body for *_, body in rows])
+                found |= wanted.intersection([body for _, _, body, _ in rows])
         finally:
             await reader.close()
         self._is_unsure = False

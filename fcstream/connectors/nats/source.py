@@ -19,7 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import BrokerTime, Chunk, Gap, GapNotes
+from ...formats.envelopes import OfferedFields
+from ..base import BrokerTime, Chunk, DescribedSource, Gap, GapNotes
 from ..urls import Address, UrlOption
 from .connection import CONNECTION, LONGEST, NatsConnection, checked_name, stream_of
 from .reader import POLL_BYTES, NatsReader, Row, SingleMessageReader
@@ -32,7 +33,7 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 BUCKET = UrlOption("bucket", "Bucket of positions, made with one replica if it is missing.", "fcstream_positions")
 
 
-class NatsSource(GapNotes):
+class NatsSource(GapNotes, DescribedSource):
     """Reads a stream, or one subject of it; a `LiveSource` with the stream as its one partition.
 
     Parameters
@@ -59,11 +60,13 @@ class NatsSource(GapNotes):
 
     url: ClassVar = "nats://[user:password@]host[:port][,host...]/STREAM"
     url_options: ClassVar = (SUBJECT, GROUP, BUCKET, *CONNECTION)
+    offered: ClassVar = OfferedFields(topic=".", headers="NATS' headers")
     receipt_is_durable = False
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         super().__init__()
+        self._asked = address.asked
         self._stream = stream_of(address)
         self._subject = checked_name(address.take(SUBJECT), "a `subject`", LONGEST, address)
         self._bucket = checked_name(address.take(BUCKET), "a `bucket`", _LONGEST_BUCKET, address)
@@ -88,10 +91,15 @@ class NatsSource(GapNotes):
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         if not (rows := self._wire.run(partial(self._take, max_messages, timeout_s))):
             return []
-        sequences, timestamps, bodies = zip(*rows, strict=True)
+        sequences, timestamps, bodies, envelopes = zip(*rows, strict=True)
         self._find_gaps(sequences, timestamps)
         self._next, self._timestamp = sequences[-1] + 1, timestamps[-1]
-        return [Chunk(self._partition, np.array(sequences, np.int64), np.array(timestamps, np.int64), list(bodies))]
+        return [
+            Chunk(
+                *(self._partition, np.array(sequences, np.int64), np.array(timestamps, np.int64), list(bodies)),
+                envelopes=list(envelopes) if self._asked.from_source else None,
+            )
+        ]
 
     def ends(self) -> dict[str, int]:
         end = self._wire.run(self._end)
@@ -213,14 +221,16 @@ class NatsSource(GapNotes):
             await self._end()
             if rows := await self._take_singly(room):
                 return rows
-            reader = self._reader = await NatsReader.open(self._wire, self._stream, self._subject, self._next)
+            reader = self._reader = await NatsReader.open(
+                self._wire, self._stream, self._subject, self._next, self._asked
+            )
         if not (rows := await reader.take(room, timeout_s)):
             await self._wire.check_reading(self._stream)
         return rows
 
     async def _take_singly(self, room: int) -> list[Row]:
         """Return the next messages one by one, as long as that is necessary."""
-        reader = SingleMessageReader(self._wire, self._stream, self._subject, self._next)
+        reader = SingleMessageReader(self._wire, self._stream, self._subject, self._next, self._asked)
         rows: list[Row] = []
         size = 0
         while len(rows) < min(room, self._unsure) and size < POLL_BYTES and (found := await reader.take(1, 0.0)):

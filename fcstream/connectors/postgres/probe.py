@@ -6,6 +6,7 @@ from typing import Any
 
 from ..probes import Checkup, ClockOffset, Probe
 from ..urls import Address
+from .long_table import LongTable
 from .sink import PostgresSink
 
 
@@ -14,7 +15,10 @@ class PostgresProbe(Probe):
 
     def sink(self, checkup: Checkup, address: Address) -> None:
         class UnpreparedSink(PostgresSink):
-            """A sink that is opened without making its table."""
+            """A sink that is opened without making its tables."""
+
+            def _make_numbers(self, db: Any, numbers: LongTable) -> None:
+                checkup.ok("sink", f"{self.location}: the table of `numbers` will be made, with all that is there")
 
             def _prepare(self, db: Any) -> None:
                 def ask(query: str, *values: str) -> Any:

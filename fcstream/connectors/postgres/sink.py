@@ -20,6 +20,7 @@ from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly, deadline
 from ..urls import PATIENCE, Address, UrlOption
+from .long_table import LongTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,6 +49,7 @@ _INSERT = f"""
 INSERT INTO {{table}} ({_KEY}, status, body, written_at)
 SELECT {_KEY}, status, body::{{type}}, clock_timestamp() FROM ({_GIVEN}) AS given ORDER BY place
 ON CONFLICT ({_KEY}) DO NOTHING
+RETURNING {_KEY}
 """
 _HELD = f"""
 SELECT given.place, held.body::text = given.body, given.window_open_ms
@@ -56,6 +58,12 @@ FROM ({_GIVEN}) AS given JOIN {{table}} AS held USING ({_KEY}) ORDER BY place
 _WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "not yet accepting")
 _TABLE = UrlOption("table", "Table of the releases, made if it is absent.", "releases")
 _SCHEMA = UrlOption("schema", "Its schema, made if it is absent.", otherwise="the login's first")
+_NUMBERS = UrlOption(
+    "numbers",
+    "A second table with a row for each published number (`time`, `stream`, `key`, `answer`, `kind`, `name`, `value`, "
+    "`sigma`, `status`), made if it is absent, with the numbers of the releases that are there.",
+    "",
+)
 _LIBPQ = UrlOption("...", "Others are libpq's, such as `sslmode`, `sslrootcert` or `host`.", otherwise="libpq's")
 
 
@@ -76,7 +84,7 @@ class PostgresSink(BrokerConnection):
     """
 
     url: ClassVar = "postgresql://[user[:password]@]host[:port][,host...]/database"
-    url_options: ClassVar = (_TABLE, _SCHEMA, PATIENCE, _LIBPQ)
+    url_options: ClassVar = (_TABLE, _SCHEMA, _NUMBERS, PATIENCE, _LIBPQ)
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         with needs_package("psycopg", "postgresql", address.key):
@@ -85,10 +93,14 @@ class PostgresSink(BrokerConnection):
         super().__init__(address, patience_s, SinkError)
         self._schema = address.take(_SCHEMA, "")
         self._name = address.take(_TABLE)
-        for name in filter(None, (self._schema, self._name)):
+        numbers = address.take(_NUMBERS)
+        if numbers == self._name:
+            raise ConfigError("must have another table as `numbers` than as `table`", self._key)
+        for name in filter(None, (self._schema, self._name, numbers)):
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
                 raise ConfigError(f"must name a table of letters, digits and underscores, got {name!r}", self._key)
-        self._table = ".".join(f'"{name}"' for name in (self._schema, self._name) if name)
+        self._table, self._numbers_table = self._in_schema(self._name), self._in_schema(numbers)
+        self._numbers = LongTable(self._numbers_table) if numbers else None
         self._type = "json"
         self._parameters = self._parse(address)
         self._password = self._parameters.get("password")
@@ -131,11 +143,17 @@ class PostgresSink(BrokerConnection):
     def reconnect(self) -> None:
         self.close()
 
+    def _in_schema(self, name: str) -> str:
+        return ".".join(f'"{part}"' for part in (self._schema, name) if part)
+
     def _insert(self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]) -> None:
         query = _INSERT.format(table=self._table, type=self._type).encode()
         with db.transaction():
             for first in range(0, len(releases), _AT_ONCE):
-                db.execute(query, _columns(releases[first : first + _AT_ONCE]))
+                some = releases[first : first + _AT_ONCE]
+                fresh = set(db.execute(query, _columns(some)).fetchall())
+                if self._numbers is not None:
+                    self._numbers.insert(db, [release for release in some if _identity(release) in fresh])
             held = self._held(db, releases)
             for _, is_same, window in held:
                 if not is_same:
@@ -175,9 +193,19 @@ class PostgresSink(BrokerConnection):
         if types[5].type_code not in names:
             raise SinkError(f"{self.location} must have a `body` of type json or text, which keep the bytes: alter it")
         self._type = names[types[5].type_code]
+        if self._numbers is not None and not self._exists(db, self._numbers_table):
+            self._make_numbers(db, self._numbers)
 
-    def _exists(self, db: psycopg.Connection[tuple[Any, ...]]) -> bool:
-        row = db.execute("SELECT to_regclass(%s) IS NOT NULL", (self._table,)).fetchone()
+    def _make_numbers(self, db: psycopg.Connection[tuple[Any, ...]], numbers: LongTable) -> None:
+        """Make the table of the long form, which then tells of every release that is there."""
+        with db.transaction():
+            # Nobody may insert a release between the reading of those that are there and the end of this.
+            db.execute(f"LOCK TABLE {self._table} IN SHARE ROW EXCLUSIVE MODE".encode())
+            if not self._exists(db, self._numbers_table):
+                numbers.make(db, self._table)
+
+    def _exists(self, db: psycopg.Connection[tuple[Any, ...]], table: str | None = None) -> bool:
+        row = db.execute("SELECT to_regclass(%s) IS NOT NULL", (table or self._table,)).fetchone()
         return row is not None and bool(row[0])
 
     # -- the connection ----------------------------------------------------------------------------------------------
@@ -261,6 +289,10 @@ class PostgresSink(BrokerConnection):
             f"{self.location} did not answer for {self.patience_s:g} s: {last}; check that the server runs and can "
             "be reached: what was sealed is in the ledger and is written again"
         )
+
+
+def _identity(release: Release) -> tuple[str, int, int, str]:
+    return release.stream, release.window_open_ms, release.window_close_ms, release.name or ""
 
 
 def _columns(releases: Sequence[Release]) -> tuple[list[Any], ...]:

@@ -103,6 +103,20 @@ def body_of(message: bytes) -> bytes:
     return b"".join(data) if at == len(message) else message
 
 
+def properties_of(message: bytes) -> list[tuple[str, Any]]:
+    """Return the application properties of a message in AMQP 1.0; nothing for any other message."""
+    from rstream import amqp_decoder
+
+    if message[:2] != b"\0S":
+        return []
+    try:
+        found = amqp_decoder(message).application_properties or {}
+        return [(name.decode("utf-8", "surrogateescape"), value) for name, value in found.items()]
+    # The library raises errors of many types for what is no AMQP 1.0.
+    except Exception:
+        return []
+
+
 def bodies_of(frame: Any) -> list[bytes]:
     """Return the data of every message of a delivered chunk."""
     return [body_of(message) for piece in pieces_of(frame)[0] for message in piece.messages]

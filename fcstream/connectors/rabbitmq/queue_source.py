@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import ConfigError, SourceError
-from ..base import ReceivedMessage
+from ...formats.envelopes import OfferedFields
+from ..base import DescribedSource, ReceivedMessage
 from ..retry import BrokerLost
 from ..spool import MEMORY
 from ..tls import TLS
@@ -35,7 +36,7 @@ _ARRIVAL = UrlOption(
 )
 
 
-class AmqpQueue:
+class AmqpQueue(DescribedSource):
     """Consumes a queue that exists, and acknowledges messages once the spool has them; an `AckSource`.
 
     Parameters
@@ -64,8 +65,10 @@ class AmqpQueue:
 
     url: ClassVar = "amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME"
     url_options: ClassVar = (_QUEUE, _PREFETCH, _DELIVERY_ID, _ARRIVAL, PATIENCE, *TLS)
+    offered: ClassVar = OfferedFields(topic=".", headers="AMQP's headers")
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        self._asked = address.asked
         self._queue = address.take(_QUEUE)
         self._prefetch = int(address.take_number(_PREFETCH))
         identity = address.take(_DELIVERY_ID)
@@ -145,7 +148,12 @@ class AmqpQueue:
 
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:
             token = channel, method.delivery_tag, properties.message_id
-            self._ready.append(ReceivedMessage(body, token, _arrival(properties) if self.gives_arrivals else None))
+            arrival = _arrival(properties) if self.gives_arrivals else None
+            envelope = None
+            if self._asked.from_source:
+                headers = (properties.headers or {}).items()
+                envelope = self._asked.envelope(_text(method.routing_key), headers=[(_text(k), v) for k, v in headers])
+            self._ready.append(ReceivedMessage(body, token, arrival, envelope))
             self._bytes += len(body)
             channel.wake()
 
@@ -218,6 +226,11 @@ def _arrival(properties: Any) -> int | None:
         if isinstance(value, int) and value > 0:
             return value * unit
     return None
+
+
+def _text(name: str | bytes) -> str:
+    """Return a name, which the client library leaves as bytes if it is no UTF-8."""
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else str(name)
 
 
 def _acknowledge(channel: AmqpChannel, tags: Sequence[int], multiple: bool) -> None:

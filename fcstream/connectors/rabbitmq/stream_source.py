@@ -20,11 +20,12 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from ...errors import SourceError
-from ..base import Chunk, Gap, GapNotes
+from ...formats.envelopes import Envelope, OfferedFields
+from ..base import Chunk, DescribedSource, Gap, GapNotes
 from ..retry import BrokerLost
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
-from .chunks import ChunkMessages, body_of, pieces_of
+from .chunks import ChunkMessages, body_of, pieces_of, properties_of
 from .stream_connection import STREAM, STREAM_URL, RabbitConnection, checked_name
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ _GROUP = UrlOption("group", "Consumer under whose name its position is kept.", o
 _CREDIT = UrlOption("credit", "Chunks that the broker sends ahead.", 10)
 
 
-class RabbitStreamSource(GapNotes):
+class RabbitStreamSource(GapNotes, DescribedSource):
     """Reads one stream, from the broker that leads it; a `LiveSource`.
 
     Parameters
@@ -66,12 +67,14 @@ class RabbitStreamSource(GapNotes):
 
     url: ClassVar = STREAM_URL
     url_options: ClassVar = (STREAM, _GROUP, _CREDIT, PATIENCE, *TLS)
+    offered: ClassVar = OfferedFields(headers="application properties of AMQP 1.0")
     receipt_is_durable = False
     timestamps_are_brokers = True
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         super().__init__()
+        self._asked = address.asked
         self._stream = checked_name(address, "stream", address.take(STREAM))
         self._name = checked_name(address, "group", address.take(_GROUP, name))
         self._credit = int(address.take_number(_CREDIT))
@@ -92,10 +95,13 @@ class RabbitStreamSource(GapNotes):
         until = time.monotonic() + timeout_s
         self._link.repeat(lambda: self._wait(until))
         pieces: list[tuple[int, int, list[bytes]]] = []
+        envelopes: list[Envelope] | None = [] if self._asked.from_source else None
         room, size = max_messages, 0
         while room > 0 and size < POLL_BYTES and (rest := self._rest()) is not None:
             first, after, messages = rest
             pieces.append((first, self._timestamp, [body_of(message) for message in messages[:room]]))
+            if envelopes is not None:
+                envelopes += [self._asked.envelope(headers=properties_of(message)) for message in messages[:room]]
             count = len(pieces[-1][2])
             self._next = after if count == len(messages) else first + count
             room, size = room - count, size + sum(map(len, pieces[-1][2]))
@@ -105,7 +111,8 @@ class RabbitStreamSource(GapNotes):
         counts = [len(bodies) for *_, bodies in pieces]
         offsets = np.concatenate([np.arange(first, first + len(bodies)) for first, _, bodies in pieces])
         timestamps = np.repeat(np.array([timestamp for _, timestamp, _ in pieces]), counts)
-        return [Chunk(self._partition, offsets, timestamps, [body for *_, bodies in pieces for body in bodies])]
+        found = [body for *_, bodies in pieces for body in bodies]
+        return [Chunk(self._partition, offsets, timestamps, found, envelopes=envelopes)]
 
     def ends(self) -> dict[str, int]:
         end = self._link.run(self._end)

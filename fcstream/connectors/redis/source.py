@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import BrokerTime, Chunk, Gap, GapNotes
+from ...formats.envelopes import Envelope, OfferedFields
+from ..base import BrokerTime, Chunk, DescribedSource, Gap, GapNotes
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, redis_errors
@@ -39,7 +40,7 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 _FIELD = UrlOption("field", "Field of an entry that holds the record.", "data")
 
 
-class RedisSource(GapNotes):
+class RedisSource(GapNotes, DescribedSource):
     """Reads one or more streams, each a partition, with ``XREAD``; a `LiveSource`.
 
     Parameters
@@ -71,11 +72,13 @@ class RedisSource(GapNotes):
 
     url: ClassVar = "redis://[user:password@]host[:port]/[db]?stream=KEY[,KEY...]"
     url_options: ClassVar = (_STREAMS, GROUP, _FIELD, PATIENCE, *TLS)
+    offered: ClassVar = OfferedFields(topic=":", headers="the other fields of an entry")
     receipt_is_durable = False
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         super().__init__()
+        self._asked = address.asked
         keys = list(dict.fromkeys(key for key in address.take(_STREAMS).split(",") if key))
         if not keys:
             raise ConfigError(f"must name a stream, got {address.masked}", address.key)
@@ -289,7 +292,7 @@ class RedisSource(GapNotes):
 
     def _gather(self, client: Any, room: int, wait_s: float) -> list[tuple[str, Chunk]]:
         """Read chunks by key until there is nothing more, or enough; positions do not change."""
-        found: dict[str, tuple[list[int], list[bytes]]] = {key: ([], []) for key in self._next}
+        found: dict[str, tuple[list[int], list[bytes], list[Envelope]]] = {key: ([], [], []) for key in self._next}
         budget, is_first = float(POLL_BYTES), True
         while room > 0 and budget > 0:
             fit = min(room, self._step, int(budget / self._entry_bytes) + 1)
@@ -301,9 +304,11 @@ class RedisSource(GapNotes):
             is_first = False
             taken = size = 0
             for key, entries in reply or ():
-                numbers, bodies = found[key.decode()]
+                numbers, bodies, envelopes = found[key.decode()]
                 numbers += [parse_id(entry_id) for entry_id, _ in entries]
                 bodies += [self._body(fields) for _, fields in entries]
+                if self._asked.from_source:
+                    envelopes += [self._envelope(key.decode(), fields) for _, fields in entries]
                 taken += len(entries)
                 size += sum(len(value) for _, fields in entries for value in fields)
             if not taken:
@@ -313,9 +318,14 @@ class RedisSource(GapNotes):
             room, budget, wait_s = room - taken, budget - size, 0.0
             if taken < count:
                 break
-        return [(key, self._chunk(key, numbers, bodies)) for key, (numbers, bodies) in found.items() if numbers]
+        return [(key, self._chunk(key, *parts)) for key, parts in found.items() if parts[0]]
 
-    def _chunk(self, key: str, numbers: list[int], bodies: list[bytes]) -> Chunk:
+    def _envelope(self, key: str, fields: list[bytes]) -> Envelope:
+        """Return what an entry has besides its body: the name of its stream, and its other fields."""
+        names = (name.decode("utf-8", "surrogateescape") for name in fields[::2])
+        return self._asked.envelope(key, headers=zip(names, fields[1::2], strict=False))
+
+    def _chunk(self, key: str, numbers: list[int], bodies: list[bytes], envelopes: list[Envelope]) -> Chunk:
         """Make a chunk. After an id that does not fit an int64, all later ones of its stream stay parsed ids, to keep
         the order.
         """
@@ -326,13 +336,20 @@ class RedisSource(GapNotes):
                     "others: let the server choose them, and make the stream anew"
                 )
             self._marked.add(key)
+        besides = envelopes if self._asked.from_source else None
         if key in self._marked:
             timestamps = [min(number >> 64, MS_LIMIT) for number in numbers]
             return Chunk(
-                self._partitions[key], np.array([number | MARKED for number in numbers]), np.array(timestamps), bodies
+                *(
+                    self._partitions[key],
+                    np.array([number | MARKED for number in numbers]),
+                    np.array(timestamps),
+                    bodies,
+                ),
+                envelopes=besides,
             )
         identity = np.array([number >> 44 | number & LOW_COUNTERS for number in numbers], np.int64)
-        return Chunk(self._partitions[key], identity, identity >> SEQ_BITS, bodies)
+        return Chunk(self._partitions[key], identity, identity >> SEQ_BITS, bodies, envelopes=besides)
 
     def _first(self, client: Any, command: tuple[Any, ...]) -> Any:
         """Make a poll's first reading.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -574,10 +575,12 @@ def _best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: flo
 def _last_full(counts: list[int], deviation: float) -> int:
     """Find the last bin that surely holds points: it and all above it, or it and the next few, hold more than noise."""
     least = _RUN_SHARE * max(1, sum(counts))
+    doubts = [deviation * math.sqrt(run) for run in range(1, len(counts) + 1)]
     for b in range(len(counts) - 1, 0, -1):
-        runs = np.cumsum(counts[b:])
-        doubt = deviation * np.sqrt(np.arange(1, len(runs) + 1))
-        if runs[-1] > _TAIL * doubt[-1] or (runs > np.maximum(_RUN * doubt, least)).any():
+        runs = list(itertools.accumulate(counts[b:]))
+        if runs[-1] > _TAIL * doubts[len(runs) - 1]:
+            return b
+        if any(run > max(_RUN * doubt, least) for run, doubt in zip(runs, doubts, strict=False)):
             return b
     return 0
 

@@ -63,7 +63,19 @@ class ColumnValues(PaneStore["list[NDArray[np.int64]]"]):
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
         """All values, ascending; private."""
         parts = [part for held in self.held(panes) for part in held]
-        return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        return _ascending(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+def _ascending(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort values (n,); those in a range of 16 bits by digits, which is several times faster."""
+    if len(values) == 0:
+        return values
+    least = values.min()
+    if int(values.max()) - int(least) >= 2**16:
+        return np.sort(values)
+    digits = np.sort((values - least).astype(np.uint16), kind="stable")
+    found: NDArray[np.int64] = digits + least
+    return found
 
 
 class BinCounts(PaneStore["NDArray[np.int64]"]):

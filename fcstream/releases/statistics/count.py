@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -122,7 +123,7 @@ class NoisyCount(MechanismBase):
     loss: PrivacyLoss
     kind: str = "count"
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 

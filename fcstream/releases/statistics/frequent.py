@@ -7,6 +7,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -100,10 +101,6 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     def build(self, setting: BuildContext) -> FrequentValues:
         name = self.text_use(setting.texts).feature
         whole = self.approximate_loss(self.delta)
-        if setting.reach > 1:
-            raise ConfigError(
-                "must be left out with kind 'frequent': texts are kept for windows that do not overlap", "window.slide"
-            )
         if setting.unit == "user":
             return FrequentValues(whole, name, self._per_user(setting.unit))
         self._per_user(setting.unit)
@@ -241,7 +238,7 @@ class FrequentValues(MechanismBase):
     def loss(self) -> PrivacyLoss:
         return self.share if self.gate is None else self.gate.loss + self.share
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         return Fraction(self.per_user * RHO_UNIT, 2 * self.share.rho_nano)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +133,7 @@ class Histogram(MechanismBase):
     def bins(self) -> int:
         return len(self.inner or self.values) + 1
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 

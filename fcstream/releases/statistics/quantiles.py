@@ -120,7 +120,7 @@ class Quantiles(MechanismBase):
         count = PrivacyLoss(self.loss.rho_nano // COUNT_SHARE)
         return count, (PrivacyLoss(self.loss.rho_nano) - count).split(len(self.levels))
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         """Variance of the count's noise."""
         return Fraction(RHO_UNIT, 2 * self.shares[0].rho_nano)
@@ -237,8 +237,8 @@ def intervals(
     ------
     Specification 5.10; proof 6.3; Smith 2011.
     """
-    distinct, held = np.unique(values, return_counts=True)
-    passed = np.concatenate([[0], np.cumsum(held)])
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], np.ones(len(values[:1]), np.bool_))) + 1
+    distinct, passed = values[ends - 1], np.concatenate([[0], ends])
     edges = np.concatenate([[lowest - 1], distinct, [highest + 1]])
     starts = np.empty(2 * len(distinct) + 1, np.int64)
     sizes, below = np.ones_like(starts), np.empty_like(starts)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 LARGEST_VARIANCE = 2**79
 """Sums are made coarser until their noise has at most this variance, which the samplers can draw."""
+_EXACT_ROWS = 2**53 // MAX_COORDINATE  # so many coordinates add up exactly in float64, in any order
 
 
 class SumOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -145,10 +147,10 @@ class SumCounter:
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         """Add lattice points (m, d)."""
         size, sums = self._held.get(pane) or (0, Totals(self._dimension, MAX_COORDINATE))
-        for first in range(0, len(points), sums.max_rows):
-            rows = points[first : first + sums.max_rows].astype(np.int64)
+        for first in range(0, len(points), _EXACT_ROWS):
+            rows = points[first : first + _EXACT_ROWS]
             sums.make_room(len(rows))
-            sums.part += rows.sum(axis=0)
+            sums.part += np.einsum("ij->j", rows).astype(np.int64)  # several times faster than `sum(axis=0)`
         self._held[pane] = size + len(points), sums
 
     def drop(self, pane: int) -> None:
@@ -230,7 +232,7 @@ class NoisySum(MechanismBase):
         widths = (each.half_width if self.weight else each.largest for each in self.ranges)
         return sum((-(-width // unit)) ** 2 for width in widths) + self.weight**2
 
-    @property
+    @cached_property
     def variance(self) -> Fraction:
         return Fraction(self.sensitivity_squared * RHO_UNIT, 2 * self.loss.rho_nano)
 

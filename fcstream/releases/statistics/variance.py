@@ -149,7 +149,7 @@ class Variance(MechanismBase):
         count = max(1, rest // COUNT_SHARE)
         return rest - count, count
 
-    @property
+    @cached_property
     def count_variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self._rest[1])
 

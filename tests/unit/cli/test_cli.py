@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fcstream.cli import main
+from fcstream.cli.templates import template
 
 SENTINEL = "31415.926535"
 
@@ -26,9 +27,7 @@ def call(*args, **options):
 
 def sample_config(**changes):
     """The packaged sample as text with some values replaced."""
-    from importlib import resources
-
-    text = resources.files("fcstream.cli").joinpath("sample.toml").read_text()
+    text = template()
     for old, new in changes.items():
         assert old in text or old.replace("_", " ") in text
         text = text.replace(old, new)
@@ -358,7 +357,7 @@ BAD = {
     "a directory as sink": (nothing, "run ok.toml --sink jsonl:.", 1, "must be a file"),
     "a directory as ledger": (nothing, "run ok.toml --ledger sqlite:.", 1, "directory"),
     "a sink on the ledger": (nothing, "run ok.toml --sink jsonl:./ledger.db", 2, "must not be the file of"),
-    "an unknown scheme": (nothing, "run ok.toml --source carrier-pigeon:x", 2, "amqp, amqps, kafka, mqtt"),
+    "an unknown scheme": (nothing, "run ok.toml --source carrier-pigeon:x", 2, "amqp, amqps, http, https, kafka, mqtt"),
     "a truncated archive": (truncated, "run ok.toml --source jsonl:x.gz", 1, "truncated"),
     "a CSV without the column": (other_columns, "run ok.toml --source csv:x.csv", 2, "x.csv: the first line must name"),
     "no ledger to show": (nothing, "budget show absent.db", 1, "does not exist"),

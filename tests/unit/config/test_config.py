@@ -106,7 +106,7 @@ def test_unknown_sections_and_feature_keys():
         ({"stream": {"name": None}}, "name"),
         ({"stream": {"name": ""}}, r"stream\.name"),
         ({"stream": {"unit": "user"}}, "user"),
-        ({"stream": {"time_unit": "us"}}, "us"),
+        ({"stream": {"time_unit": "min"}}, "min"),
         ({"stream": {"time": "a"}}, "features"),
         ({"lattice": {"step": 0}}, r"lattice\.step"),
         ({"lattice": {"step": "fine"}}, "float"),

@@ -115,4 +115,12 @@ def test_a_probe_of_another_package(once):
 
 def test_who_gets_dead_letters():
     senders = [scheme for scheme in registry.known("sink") if issubclass(registry.find(scheme, "sink"), MessageSender)]
-    assert set(registry.known("sink")) - set(senders) == {"http", "https", "postgresql"}
+    assert set(registry.known("sink")) - set(senders) == {
+        "http",
+        "https",
+        "influx",
+        "influxs",
+        "otlp",
+        "otlps",
+        "postgresql",
+    }

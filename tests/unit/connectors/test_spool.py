@@ -16,6 +16,7 @@ from fcstream.connectors.spool import MIN_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
 from fcstream.formats.batch import Schema
+from fcstream.formats.envelopes import NOTHING, AskedFields, Envelope, EnvelopeField
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.testing import ManualClock, SourceContract
 
@@ -354,3 +355,74 @@ def test_a_message_larger_than_half_the_spool_is_rejected_alone_and_holds_nothin
     batch, _, _ = read_messages(decoder_for(format, schema), np.array([7]), np.array([1]), [b"\xc1"])
     assert len(batch.times_ms) == 0
     assert [(each.reason, each.position) for each in batch.rejections] == [("broken_record", 7)]
+
+
+def test_envelopes_come_back_and_older_spools_stay_readable(tmp_path):
+    """Frames without envelopes are as ever; with some, both kinds are read, from memory and from the disk."""
+    rng = random.Random(8)
+    spool, expected = Spool(tmp_path / "spool", 4 * MIB, 5000), []
+    for i in range(120):
+        count = rng.randrange(1, 6)
+        bodies = [rng.randbytes(rng.choice([0, 9, 3000])) for _ in range(count)]
+        envelopes = [rng.choice([b"", Envelope(f"rooms/{i}", b"k").packed()]) for _ in range(count)] if i % 3 else []
+        ids = [rng.randbytes(16) for _ in range(count)] if i % 2 else []
+        stamps = [5] * count if i % 5 else []
+        assert spool.append(bodies, ids, timestamps=stamps, envelopes=envelopes) == count
+        kept = envelopes if any(envelopes) else []
+        expected += zip(bodies, kept or [None] * count, strict=True)
+        if i == 60:
+            assert segments(spool.folder)[0].read_bytes().startswith(b"fcs2")
+            spool.close()
+            spool = Spool(tmp_path / "spool", 4 * MIB, 5000)
+    found = []
+    while len(found) < spool.end:
+        rows = spool.read(len(found))
+        found += zip(rows.bodies, rows.envelopes or [None] * len(rows.bodies), strict=True)
+    assert found == expected
+    spool.close()
+
+
+def test_a_frame_with_envelopes_is_cut_off_where_it_is_torn(tmp_path):
+    spool = Spool(tmp_path / "spool", MIB)
+    spool.append([b"one"])
+    (segment,) = segments(spool.folder)
+    before = segment.stat().st_size
+    spool.append([b"two", b"three"], envelopes=[Envelope("t").packed(), b""])
+    spool.close()
+    whole = segment.read_bytes()
+    for size in range(before, len(whole)):
+        segment.write_bytes(whole[:size])
+        with contextlib.closing(Spool(tmp_path / "spool", MIB)) as again:
+            assert [body for *_, body in contents(again)] == [b"one"]
+
+
+class DescribedQueue(Queue):
+    """Tells the topic of every message: its body."""
+
+    def receive(self, max_messages, timeout_s):
+        found = super().receive(max_messages, timeout_s)
+        return [one._replace(envelope=Envelope(one.body.decode())) for one in found]
+
+
+def test_a_queue_tells_envelopes_through_the_spool(tmp_path):
+    asked = AskedFields(topic=True)
+    source = SpooledSource(Queue([b"before"]), Spool(tmp_path / "spool", MIB))
+    assert source.poll(10, 0.0)[0].envelopes is None
+    source.close()
+    source = SpooledSource(DescribedQueue([b"a", b"b"]), Spool(tmp_path / "spool", MIB), asked=asked)
+    (first,), (second,) = source.poll(10, 0.0), source.poll(10, 0.0)
+    assert (first.bodies, first.envelopes) == ([b"before"], [NOTHING])  # nobody had asked when it came
+    assert (second.bodies, second.envelopes) == ([b"a", b"b"], [Envelope("a"), Envelope("b")])
+    source.close()
+    source = SpooledSource(DescribedQueue(), Spool(tmp_path / "spool", MIB), asked=asked)
+    (chunk,) = source.poll(10, 0.0)
+    assert (chunk.bodies, chunk.envelopes) == ([b"before", b"a", b"b"], [NOTHING, Envelope("a"), Envelope("b")])
+    schema = Schema(
+        "@broker", "s", (), "@topic", paths={"@broker": EnvelopeField("broker"), "@topic": EnvelopeField("topic")}
+    )
+    batch, *_ = read_messages(
+        decoder_for("json", schema), chunk.offsets, chunk.timestamps_ms, [b"{}"] * 3, chunk.envelopes
+    )
+    assert (list(batch.users), batch.times_ms.tolist()) == (["a", "b"], chunk.timestamps_ms[1:].tolist())
+    assert [(each.reason, each.field) for each in batch.rejections] == [("missing", "@topic")]
+    source.close()

@@ -1,5 +1,7 @@
 """The options that connectors declare are those that they take."""
 
+import inspect
+
 import pytest
 
 from fcstream.connectors import registry
@@ -14,8 +16,8 @@ CASES = {
     for role in ROLES
     if getattr(connector, role)
 }
-GIVEN = {"stream": "s", "queue": "q", "subject": "s", "tls": "yes", "replicas": "1", "patience": "0.01"}
-BY_A_RULE = {"...", "fcstream.header.NAME"}
+GIVEN = {"stream": "s", "queue": "q", "subject": "s", "tls": "yes", "replicas": "1", "patience": "0.01", "bucket": "b"}
+BY_A_RULE = {"...", "fcstream.header.NAME", "header.NAME"}
 NOT_BOTH = {"queue", "routing_key"}
 
 
@@ -34,7 +36,8 @@ def test_options_are_declared_where_they_are_taken(scheme, role, monkeypatch):
 
     monkeypatch.setattr(Address, "take", record)
     try:  # nobody listens at port 1: what is found out after all options were taken
-        connector(address, *(() if role == "sink" else ("consumer",)), 0.01).close()
+        patience = {"patience_s": 0.01} if "patience_s" in inspect.signature(connector).parameters else {}
+        connector(address, *(() if role == "sink" else ("consumer",)), **patience).close()
     except FcstreamError:
         assert address.options == {}
     assert set(taken) - NOT_BOTH == set(declared) - BY_A_RULE - NOT_BOTH

@@ -1,11 +1,11 @@
 import random
 import re
-from importlib import resources
 
 import pytest
 from click.testing import CliRunner
 
 from fcstream.cli import main
+from fcstream.cli.templates import template
 from fcstream.connectors import open_dead_letter, open_sink, open_source
 from fcstream.connectors.urls import mask, parse
 from fcstream.errors import ConfigError
@@ -102,7 +102,7 @@ def test_a_mistyped_scheme_shows_no_password(opened, url):
         assert "SECRET" not in said.output or "u/SECRET" in url
 
 
-SAMPLE = (resources.files("fcstream.cli") / "sample.toml").read_text(encoding="utf-8")
+SAMPLE = template()
 MISTYPED = [
     "rediss2://u:SECRET@h",
     "kafka2://u:SECRET@h/t?group=g",

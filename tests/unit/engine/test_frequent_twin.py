@@ -5,11 +5,10 @@ import random
 from collections import Counter
 
 import pytest
-from support.answer_twin import composed, pay, user_key, windows_of
+from support.answer_twin import SLIDES_MS, composed, openings, pay, user_key, windows_of
 from support.drawn_streams import (
     END_MS,
     KEYS,
-    LENGTH_MS,
     Record,
     accepted,
     open_silent,
@@ -19,7 +18,7 @@ from support.drawn_streams import (
     schedule,
 )
 
-SEEDS = range(20)
+SEEDS = range(30)
 MAX_BYTES = 8
 GOOD = ["e\u0301", "a", "\u00e9", 1, "maps", "x" * 8, "\u00e9" * 4, "1", "zz", 2, 3]
 BAD = ["x" * 9, "\u00e9" * 5, "", None, 1.5, "\ud800"]
@@ -30,7 +29,7 @@ def any_stream(draw):
     unit, clock = draw.choice(["event", "stream", "user", "user"]), draw.choice(["eof", "broker"])
     stream = {"name": "phones", "unit": unit}
     release = {"kind": "frequent", "rho": draw.choice([0.5, 3.0]), "delta": draw.choice([1e-3, 1e-6])}
-    window = schedule(clock)
+    window = schedule(clock) | draw.choice([{}, {}, {"slide": "5s"}, {"slide": "2s"}])
     if unit == "user":
         stream["user"] = "who"
         release["values_per_user"] = draw.choice([1, 2, 5])
@@ -102,7 +101,7 @@ def wanted_releases(mapping, job, records, salts):
     frequent = getattr(job.answers[0].mechanism, "inner", job.answers[0].mechanism)
     spent, wanted = {}, {}
     for key in mapping["stream"].get("keys", [None]):
-        for open_ms in range(0, END_MS, LENGTH_MS):
+        for open_ms in openings(mapping):
             here = [
                 (record.user, text_of(record.values["app"]))
                 for record in records
@@ -130,7 +129,7 @@ def texts_that_count(mapping, job, here, at, salt, spent):
             for user in users:  # gets back what the gate did not use
                 spent[key, user] -= loss - mechanism.gate.loss.rho_nano
             return "too_many"
-        index, most = open_ms // LENGTH_MS, release["values_per_user"]
+        index, most = open_ms // SLIDES_MS[mapping["window"].get("slide")], release["values_per_user"]
         return [text for user, own in users.items() for text in chosen_texts(salt, index, user, own, most)]
     if unit == "stream" and not pay(spent, key, loss, capacity):
         return "budget_exhausted"
@@ -169,11 +168,13 @@ def test_the_drawn_streams_are_of_every_sort():
     for seed in SEEDS:
         mapping, job, records, _ = drawn(seed)
         unit = mapping["stream"]["unit"]
-        sorts |= {(unit, mapping["window"]["clock"]), (unit, "keys" if job.keys else "no keys")}
+        clock, slides = mapping["window"]["clock"], "slide" in mapping["window"]
+        sorts |= {(unit, clock), (unit, "keys" if job.keys else "no keys"), (clock, slides), (unit, slides)}
         salts = dict.fromkeys(job.keys or [None], bytes(32))
         for found in wanted_releases(mapping, job, records, salts).values():
             results[found if isinstance(found, str) else "texts" if found else "no text"] += 1
     units = ("event", "stream", "user")
     assert sorts >= {(unit, clock) for unit in units for clock in ("eof", "broker")}
     assert sorts >= {(unit, keys) for unit in units for keys in ("keys", "no keys")}
+    assert sorts >= {(which, slides) for which in (*units, "eof", "broker") for slides in (False, True)}
     assert min(results[result] for result in ("texts", "too_many", "too_many_values", "budget_exhausted")) > 5, results

@@ -15,7 +15,7 @@ from support.release_kinds import RELEASES
 from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream, sections
 from fcstream.config import Config
 from fcstream.connectors import open_sink, open_source
-from fcstream.engine.keyed import open_engine
+from fcstream.engine.opening import open_engine
 from fcstream.errors import BudgetExhausted, LedgerMismatch
 from fcstream.releases import registry
 from fcstream.releases.options import Options

@@ -123,7 +123,6 @@ def test_a_file_of_records_is_read_by_the_command(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"window": {**WINDOW, "slide": "5s"}}, "window.slide"),
         ({"features": ({**APPS, "min": 1.0},)}, "features.app.min"),
         ({"features": ({**APPS, "levels": ["a", "b"]},)}, "features.app.levels"),
         ({"features": ({**APPS, "max_bytes": 0},)}, "features.app.max_bytes"),

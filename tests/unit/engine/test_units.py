@@ -131,7 +131,7 @@ def test_configurations_that_cannot_be(sections, place):
 
 def test_users_from_files(tmp_path):
     """JSON lines and CSV name the same users, numbers and text alike; odd ones are rejected."""
-    from fcstream.formats.decoders import CsvRows, JsonLines
+    from fcstream.formats.decoders import CsvRows, Objects
 
     schema = Config.from_mapping(sample(stream=USERS)).job.schema
     lines = [
@@ -142,14 +142,14 @@ def test_users_from_files(tmp_path):
         b'{"ts_ms": 5, "a": 1, "b": 2}',
         b'{"ts_ms": 6, "a": 1, "b": 2, "id": "\\u00fc"}',
     ]
-    batch = JsonLines(schema).decode(lines, 0)
+    batch = Objects(schema).decode(lines, 0)
     assert batch.users.tolist() == ["x", "17", "ü"]
     assert [(r.position, r.reason, r.field) for r in batch.rejections] == [
         (2, "missing", "id"),
         (3, "bad_user", "id"),
         (4, "missing", "id"),
     ]
-    fast = JsonLines(schema).decode(lines[:2], 0)
+    fast = Objects(schema).decode(lines[:2], 0)
     assert fast.users.tolist() == ["x", "17"]
     table = CsvRows(schema, b"id,ts_ms,b,a")
     batch = table.decode([b"x,1,2,1", b"17,2,2,1", b",3,2,1", b'"\xc3\xbc",6,2,1'], 1)

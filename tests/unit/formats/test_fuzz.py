@@ -11,13 +11,15 @@ import time
 import msgspec
 import numpy as np
 import pytest
+from support.fuzz import shaken
 from support.helpers import sample
 from support.payloads import arrow
 
+from fcstream.cli.templates import template
 from fcstream.config import Config
 from fcstream.errors import FcstreamError
 from fcstream.formats.batch import MAX_TIME_MS, REASONS, Schema
-from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.formats.payloads import decoder_for
 
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
@@ -77,27 +79,6 @@ def cases(share=1.0, least=200):
 
 def whole(kind):
     return {"ts": TIMES[kind], "a": 1.5, "b": "on" if kind in ("texts", "gaps", "words") else 2.5, "id": "x", "k": 7}
-
-
-def shaken(rng, body):
-    """Bytes with some of them changed, cut out, doubled, or put in."""
-    body = bytearray(body)
-    for _ in range(rng.choice([1, 1, 2, 5])):
-        at, length = rng.randrange(len(body) + 1), rng.choice([1, 1, 4, 30])
-        what = rng.randrange(6)
-        if what == 0:
-            del body[at : at + length]
-        elif what == 1:
-            body[at:at] = rng.randbytes(length)
-        elif what == 2:
-            body[at : at + length] = rng.choice([b"\0", b"\xff", b"\x7f", b'"', b"9"]) * len(body[at : at + length])
-        elif what == 3:
-            body[at:at] = body[at : at + 50]
-        elif what == 4:
-            del body[at:]
-        elif body:
-            body[at % len(body)] ^= 1 << rng.randrange(8)
-    return bytes(body)
 
 
 def odd_row(rng, kind):
@@ -203,7 +184,7 @@ def test_decoders_never_raise_and_take_every_message_for_itself(codec, kind):
 @pytest.mark.parametrize("kind", ["plain", "texts"])
 def test_json_lines_never_raise(kind):
     """Of files: blank lines are no records there."""
-    decoder = JsonLines(SCHEMAS[kind])
+    decoder = Objects(SCHEMAS[kind])
     for group in cases(1 / 4):
         rng = random.Random(f"lines-{kind}-{group}")
         lines = [shaken(rng, json_body(rng, kind)).replace(b"\n", b" ") for _ in range(GROUP)]
@@ -325,9 +306,7 @@ def test_a_configuration_is_taken_or_refused_with_an_error_of_this_package():
 
 
 def test_a_file_of_configuration_is_taken_or_refused_with_an_error_of_this_package(tmp_path):
-    from importlib.resources import files
-
-    text, path = files("fcstream.cli").joinpath("sample.toml").read_bytes(), tmp_path / "c.toml"
+    text, path = template().encode(), tmp_path / "c.toml"
     hostile = [b"a = " + b"[" * 100_000, b"a = " + b"9" * 5000, b"a" + b".a" * 5000 + b" = 1", b"\xff", b""]
     for body in hostile:
         path.write_bytes(body)

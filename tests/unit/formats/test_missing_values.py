@@ -12,7 +12,7 @@ from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.formats.payloads import decoder_for
 from fcstream.planning.plan import plan
 from fcstream.spark.blocks import cut, gather
@@ -44,7 +44,7 @@ def made(config, codec, rows):
         cell = lambda value: "" if value is None else str(value)  # noqa: E731
         batch = decoder.decode([",".join(cell(row.get(name)) for name in names).encode() for row in rows], 0)
     elif codec == "lines":
-        batch = JsonLines(schema).decode([json.dumps(row).encode() for row in rows], 0)
+        batch = Objects(schema).decode([json.dumps(row).encode() for row in rows], 0)
     else:
         encode = getattr(msgspec, codec).encode
         batch = decoder_for(codec, schema).decode([encode(row) for row in rows], 0)

@@ -11,7 +11,7 @@ from fcstream.connectors import open_dead_letter, open_sink, open_source
 from fcstream.connectors.files import LONGEST_LINE, JsonlSink
 from fcstream.errors import ConfigError, SinkError, SourceError
 from fcstream.formats.batch import Rejection, Schema, SeenPositions, parse_iso8601, parse_time
-from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.stream.lattice import Feature, Grid, Lattice
 from fcstream.testing import SinkContract, sample_release
 
@@ -63,7 +63,7 @@ CSV_CASES = [
 
 
 def decoder(kind):
-    return JsonLines(SCHEMA) if kind == "json" else CsvRows(SCHEMA, b"\xef\xbb\xbft,a,b,c")
+    return Objects(SCHEMA) if kind == "json" else CsvRows(SCHEMA, b"\xef\xbb\xbft,a,b,c")
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_seconds_are_rounded_down_to_milliseconds_but_not_by_accident():
     assert parse_time(1.001, "s") == 1001
     assert parse_time("1373760015", "s") == 1_373_760_015_000
     assert parse_time(-0.0005, "s") == -1
-    fast = JsonLines(Schema("t", "s", ("a",))).decode([b'{"t": 1.001, "a": 0}', b'{"t": -0.0005, "a": 0}'], 0)
+    fast = Objects(Schema("t", "s", ("a",))).decode([b'{"t": 1.001, "a": 0}', b'{"t": -0.0005, "a": 0}'], 0)
     assert fast.times_ms.tolist() == [1001, -1]
 
 
 def test_iso_times_in_json_and_csv():
     schema = Schema("t", "iso8601", ("a",))
-    batch = JsonLines(schema).decode(
+    batch = Objects(schema).decode(
         [b'{"t": "1970-01-01 00:00:01", "a": 3}', b'{"t": 5, "a": 3}', b'{"t": "x", "a": 3}'], 0
     )
     assert batch.times_ms.tolist() == [1000]

@@ -11,7 +11,7 @@ from support.payloads import arrow
 
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Schema, as_objects
-from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.formats.frames import read_points, read_table
 from fcstream.formats.payloads import decoder_for
 from fcstream.formats.rows import read_push
@@ -40,7 +40,7 @@ def wanted(cells):
 def test_all_decoders_of_one_record_a_line_agree():
     rows = [{"t": 1, "x": 2.0, "app": cell} for cell in CELLS]
     lines = [json.dumps(row).encode() for row in rows]
-    assert told(JsonLines(SCHEMA).decode(lines, 0)) == wanted(CELLS)
+    assert told(Objects(SCHEMA).decode(lines, 0)) == wanted(CELLS)
     packed = [msgspec.msgpack.encode(row) for row in rows]
     assert told(decoder_for("msgpack", SCHEMA).decode(packed, 0)) == wanted(CELLS)
     cells = [f"{cell},1,2".encode() for cell in CELLS]
@@ -119,7 +119,7 @@ def test_a_row_of_another_shape_is_rejected_alone():
 def test_optional_texts_may_be_missing():
     cells = ["maps", None, "", "n/a", 0, "0", 3.5, "much too long"]
     lines = [json.dumps({"t": 1, "u": "z", "app": cell}).encode() for cell in cells]
-    batch = JsonLines(OPTIONAL).decode([*lines, b'{"t": 1, "u": "z"}'], 0)
+    batch = Objects(OPTIONAL).decode([*lines, b'{"t": 1, "u": "z"}'], 0)
     assert batch.texts["app"].tolist() == ["maps", None, None, None, None, None, None]
     assert [each.reason for each in batch.rejections] == ["not_a_text", "too_long"]
     csv = CsvRows(OPTIONAL, b"t,u,app").decode([b"1,z,maps", b"1,z,", b"1,z,n/a", b"1,z,0"], 0)

@@ -13,7 +13,7 @@ from support.helpers import rows, sample
 from fcstream import Engine, KeyedEngine
 from fcstream.cli import main
 from fcstream.config import Config
-from fcstream.engine.keyed import open_engine
+from fcstream.engine.opening import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import each_reader, open_ledger, open_reader
 from fcstream.ledgers.postgres.ledger import PostgresLedger

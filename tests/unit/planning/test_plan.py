@@ -9,6 +9,7 @@ from support.helpers import sample
 
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
+from fcstream.formats.registry import FORMATS
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
 
@@ -165,3 +166,21 @@ def test_a_plan_of_several_answers_tells_each_and_what_all_cost_together():
     config["release"][2]["size_hint"] = 3
     with pytest.raises(UnusablePlan, match=r"release\[stores\]: a window of 3 records .* would release with"):
         plan(Config.from_mapping(config))
+
+
+def test_what_is_protected_of_a_message():
+    """Elements of a list are records where they cannot take each other with them; else the message is."""
+
+    def notes(**source):
+        return "\n".join(plan(Config.from_mapping(sample(source={"url": "kafka://h/t", **source}))).lines())
+
+    assert "message" not in notes()
+    assert "every element of `source.records` is a record and protected by itself; only where" in notes(records="r")
+    assert "over 16777216 bytes or 699050 elements) what is protected is the message" in notes(records="r")
+    assert "over 16777216 bytes" in notes(records="r", format="msgpack")
+    assert "of one 'floats' message 699050 rows are read" in notes(format="floats")
+    for name in ("otlp-metrics", "otlp-logs"):
+        assert f"a '{name}' message is read whole" in notes(format=name)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(FORMATS, "json", FORMATS["json"]._replace(isolates_elements=False))
+        assert "rejects its whole 'json' message, so what is protected is the message" in notes(records="r")

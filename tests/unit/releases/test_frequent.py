@@ -119,6 +119,8 @@ def test_a_pane_with_too_many_texts_keeps_none():
     counter.add(2, as_objects(["c", "d"]))
     assert counter.view([1, 2]) == WindowValues(4, None)  # of both together
     assert counter.view([1]).different == 2
+    assert counter.view([0, 1]) == counter.view([0, 1, 2]) == WindowValues(4, None)  # of every window with that pane
+    assert counter.view([1]) == WindowValues(2, {"a": 1, "b": 1})  # and of no other one
     counter.drop(0)
     assert counter.panes == [1, 2]
     assert "secret" not in repr(WindowValues(1, {"secret": 1}))

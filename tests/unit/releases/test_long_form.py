@@ -2,24 +2,11 @@
 
 import numpy as np
 import pytest
-from support.helpers import sample
-from support.release_kinds import RELEASES
+from support.release_kinds import released
 
-from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream import Release
 from fcstream.releases.long_form import long_form, named_numbers
 from fcstream.testing import sample_release
-
-
-def released(name):
-    """The release of one window of a kind, of three clusters for those that look for some."""
-    random, kind = np.random.default_rng(1), name.partition("/")[0]
-    middles = np.array([[0.0, 10.0], [20.0, 50.0], [35.0, 90.0]])
-    which = random.integers(0, 3, 4000) if kind in ("centers", "mixtures") else np.ones(2000, int)
-    schedule = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}}
-    engine = Engine(sample(release=RELEASES[name][0], **schedule), noise=Noise(SeededEntropy(3)))
-    engine.push(np.full(len(which), 1000), middles[which] + random.normal(0, 0.3, (len(which), 2)))
-    (release,) = engine.close()
-    return release
 
 
 def made(**changes):

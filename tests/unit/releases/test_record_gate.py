@@ -199,7 +199,7 @@ def test_late_records_that_wait_for_a_later_window_are_bounded_too():
     held = engine.job.gate.max_held
     # Late for the window that closes at 10 s, in time for the one that closes at 15 s.
     engine.push(np.full(5_000, 6_000), rows(5_000), arrival_ms=10_500)
-    assert sum(map(len, engine._records._late._points.values())) <= held
+    assert sum(map(len, engine._records._late._rows.values())) <= held
     assert engine._records.counter.panes == []
     found = {release.window_open_ms: release.reason for release in engine.advance(20_001)}
     assert found[0] == "too_few"  # it was late for this one

@@ -17,7 +17,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config
 from fcstream.connectors import open_sink
 from fcstream.errors import ConfigError, UnusablePlan
-from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
@@ -67,12 +67,12 @@ def test_levels_are_read_alike_from_everywhere():
     expected = [
         [on, row["age"], state, float(row["hot"])] for on, state, row in zip(switched, states, rows, strict=True)
     ]
-    whole = JsonLines(schema).decode(lines, 0)
+    whole = Objects(schema).decode(lines, 0)
     assert whole.rejections == []
     assert whole.values.tolist() == expected
-    careful = JsonLines(schema).decode([*lines, b"{}"], 0)  # one odd line sends all through the careful path
+    careful = Objects(schema).decode([*lines, b"{}"], 0)  # one odd line sends all through the careful path
     assert careful.values.tolist() == expected
-    one_by_one = [JsonLines(schema).decode([line], 0).values[0].tolist() for line in lines]
+    one_by_one = [Objects(schema).decode([line], 0).values[0].tolist() for line in lines]
     assert one_by_one == expected
     texts = [row for row in rows if not isinstance(row["state"], float) and not isinstance(row["on"], float)]
     cells = [f"5,{row['on']},{row['age']},{row['state']},{row['hot']}".encode() for row in texts]
@@ -121,7 +121,7 @@ def test_unknown_levels_are_rejected_each_for_itself(field, value, reason):
     good = {"ts_ms": 5, **records(1)[0]}
     lines = [json.dumps(row).encode() for row in (good, {**good, field: value}, good)]
     engine = Engine(config_of(), on_rejection=(seen := []).extend)
-    engine.take(JsonLines(engine.job.schema).decode(lines, 0))
+    engine.take(Objects(engine.job.schema).decode(lines, 0))
     assert [(one.reason, one.position, one.field) for one in seen] == [(reason, 1, field)]
 
 
@@ -184,7 +184,7 @@ def test_codes_of_users_are_not_averaged():
 def test_a_boolean_is_a_number_where_one_is_wanted():
     release = {"kind": "histogram", **BARE, "feature": "on", "categories": [1.0]}
     engine = Engine(config_of(release, FEATURES[:2], lattice={"step": 0.5}))
-    engine.take(JsonLines(engine.job.schema).decode([b'{"ts_ms":1,"on":true,"age":3}'] * 40, 0))
+    engine.take(Objects(engine.job.schema).decode([b'{"ts_ms":1,"on":true,"age":3}'] * 40, 0))
     assert engine.close()[0].value[0] > 30
 
 

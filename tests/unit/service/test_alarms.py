@@ -9,7 +9,7 @@ from support.memory_log import LogSource, Rig
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.alarms import USUAL, Alarm, LateWatch, UnusableWatch
+from fcstream.service.alarms import USUAL, Alarm, LateWatch, RefusalWatch, UnusableWatch
 from fcstream.service.context import SessionContext
 from fcstream.service.metrics import StreamStatus
 from fcstream.service.status import answer
@@ -139,3 +139,22 @@ def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_use
     code, _, body = answer([StreamStatus("t", service)], "/ready")
     assert code == 200  # it is served: the records are at fault
     assert b"t: warning: hardly any of the records" in body
+
+
+def test_refusals_that_say_nothing_of_records_are_told_at_once_and_others_by_an_alarm(monkeypatch):
+    warnings, now = {}, [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = RefusalWatch(warnings.__setitem__, Noise(SeededEntropy(5)))
+
+    def note(seconds, **refused):
+        now[0] += seconds
+        watch.note(refused)
+        return {kind: text for kind, text in warnings.items() if text is not None}
+
+    assert note(1, broken=3, too_large=1, slow=1) == {}
+    assert "(type, unauthorized)" in note(1, unauthorized=1, type=7, broken=1)["refused"]
+    assert note(600, unauthorized=1).keys() == {"refused"}
+    assert "(unauthorized)" in note(600)["refused"]
+    assert note(600) == {}
+    assert "about 100 bodies" in note(1, broken=3 * USUAL)["refused_bodies"]
+    assert note(901) == {}

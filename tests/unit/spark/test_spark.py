@@ -20,11 +20,11 @@ from fcstream.cli import main
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.counting.exact import CrossCounts, FriendCounts
 from fcstream.engine.intake import read_pushed
-from fcstream.engine.keyed import open_engine
+from fcstream.engine.opening import open_engine
 from fcstream.errors import ConfigError
 from fcstream.service.batch import run
 from fcstream.spark.blocks import gather
-from fcstream.spark.tasks import count_window, pieces
+from fcstream.spark.tasks import MessageReader, count_window, pieces
 
 KINDS = {
     "mean": {},
@@ -120,6 +120,10 @@ def test_queues_that_forget_are_refused_with_the_remedy():
     [
         ({"url": "mqtt://127.0.0.1/t"}, "bridge it"),
         ({"spark": {}}, "spark.checkpoint"),
+        (
+            {"stream": {"key": "@topic:1", "keys": ["a"]}},
+            "stream.key: must be a field of the message, or '@broker', with",
+        ),
         ({"sink": None}, "sink.url"),
     ],
 )
@@ -131,6 +135,17 @@ def test_what_cannot_run_is_refused_before_spark_starts(changes, what):
         config = msgspec.structs.replace(config, sink=None)
     with pytest.raises(ConfigError, match=what):
         _check(config)
+
+
+def test_messages_have_their_elements_and_their_arrival_in_tasks():
+    whole = live(stream={"time": "@broker"})
+    job = msgspec.structs.replace(whole, source=msgspec.structs.replace(whole.source, records="r")).job
+    read = MessageReader("json")(job)
+    bodies = [b'{"r": [{"a": 20, "b": 49}, {"a": 21, "b": 49}]}', b'{"r": [{"a": 20, "b": 49}, {"a": "x", "b": 1}]}']
+    batch, arrivals, count = read("p", np.array([5, 6]), np.array([7000, 8000]), bodies)
+    assert batch.times_ms.tolist() == arrivals.tolist() == [7000, 7000, 8000]
+    assert (batch.positions.tolist(), count) == ([5, 5, 6], 2)
+    assert [(each.reason, each.position) for each in batch.rejections] == [("not_a_number", 6)]
 
 
 def test_without_pyspark_the_extra_is_named(monkeypatch):
@@ -155,7 +170,7 @@ def write_lines(path, seed=0, keys=("",), windows=5):
         for i in range(0 if window == 3 else 420):
             a, b = point(rng, i)
             record = {"ts_ms": int(10_000 * window + rng.integers(10_000)), "a": float(a), "b": float(b)}
-            record |= {"id": f"u{rng.integers(300)}", "site": keys[i % len(keys)]}
+            record |= {"id": f"u{rng.integers(300)}", "site": keys[i % len(keys)], "app": APPS[i % len(APPS)]}
             lines.append(json.dumps(record))
     lines[7] = lines[7][:20]
     lines[9] = json.dumps({"ts_ms": 5, "a": 1e9, "b": 50.0, "id": "x", "site": keys[0]})
@@ -165,6 +180,7 @@ def write_lines(path, seed=0, keys=("",), windows=5):
     path.write_text("\n".join(lines) + "\n")
 
 
+APPS = ["maps", "maps", "Zu\u0308rich", "Z\u00fcrich", "mail", 7]
 ANSWERS = [
     {"name": "n", "kind": "count", "rho": 0.5},
     {"name": "warm", "kind": "sum", "rho": 0.5, "features": ["a"], "where": {"a": {"min": 20.5}}},
@@ -177,7 +193,26 @@ ANSWERS = [
         "size_hint": 400,
     },
 ]
+TEXTS = [
+    {"name": "apps", "kind": "frequent", "rho": 0.5, "delta": 1e-6},
+    {"name": "mails", "kind": "sum", "rho": 0.5, "features": ["a"], "where": {"app": ["mail", "Zu\u0308rich"]}},
+    {"name": "warm apps", "kind": "frequent", "rho": 0.5, "delta": 1e-6, "where": {"a": {"min": 20.5}}},
+]
+FEATURES = [{"name": "a", "min": -40.0, "max": 80.0}, {"name": "app", "type": "text"}]
 FILES = {
+    "texts": {"release": TEXTS, "features": FEATURES, "budget": {"rho": 2.0, "delta": 1e-3}},
+    "sliding texts": {
+        "release": TEXTS,
+        "features": FEATURES,
+        "budget": {"rho": 4.0, "delta": 1e-3},
+        "window": {"slide": "5s"},
+    },
+    "texts of users": {
+        "release": [{**TEXTS[0], "values_per_user": 2}, TEXTS[1]],
+        "features": FEATURES,
+        "stream": {"unit": "user", "user": "id"},
+        "budget": {"rho": 8.0, "delta": 1e-3},
+    },
     "mean": {},
     "answers": {"release": ANSWERS, "budget": {"rho": 2.0}},
     "answers of users": {

@@ -1,0 +1,74 @@
+"""Whole columns of cells become numbers, NaN where a cell needs a second look at its record alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batch import PER_MILLISECOND, Schema, UnusableRecord, parse_iso8601, parse_number
+
+_LARGEST = 2**62
+
+
+def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
+    """Convert event times to milliseconds as float64, NaN for rows that need the slow path."""
+    if schema.time_unit == "iso8601":
+        return np.fromiter(map(_iso_or_nan, times), np.float64, count)
+    if schema.time_unit in PER_MILLISECOND:
+        return _whole_milliseconds(times, count, PER_MILLISECOND[schema.time_unit])
+    timestamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
+    if schema.time_unit == "ms":
+        return timestamps
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.floor(np.round(timestamps * 1e6) / 1e3)
+
+
+def _whole_milliseconds(times: Iterable[Any], count: int, ticks: int) -> NDArray[np.float64]:
+    """Divide whole numbers of ticks before they become floats; NaN for anything else."""
+    if isinstance(times, np.ndarray) and times.dtype.kind in "iu":
+        wide = np.int64 if times.dtype.kind == "i" else np.uint64
+        return np.asarray(times.astype(wide) // wide(ticks), np.float64)
+    return np.fromiter(
+        (value // ticks if type(value) is int and -_LARGEST < value < _LARGEST else math.nan for value in times),
+        np.float64,
+        count,
+    )
+
+
+def _iso_or_nan(text: str | None) -> float:
+    try:
+        return float(parse_iso8601(text)) if text else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def coded(
+    values: Iterable[Any], count: int, codes: Mapping[Any, int] | None, *, has_texts: bool = False
+) -> NDArray[np.float64]:
+    """Convert a column of levels to codes, NaN for unknown levels; numbers stay, and texts among them become NaN."""
+    if codes is None and has_texts:
+        return np.fromiter((math.nan if type(value) is str else value for value in values), np.float64, count)
+    if codes is None:
+        return np.fromiter(values, np.float64, count)
+    return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)
+
+
+def numbers_of(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Convert a column of texts to numbers; NaN for rows that need the slow path."""
+    if "_" not in "".join(texts):
+        try:
+            return np.array(list(map(float, texts)), np.float64)
+        except ValueError:
+            pass
+    return np.fromiter(map(_number_or_nan, texts), np.float64, len(texts))
+
+
+def _number_or_nan(text: str) -> float:
+    try:
+        return parse_number(text)
+    except UnusableRecord:
+        return math.nan

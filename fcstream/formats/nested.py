@@ -1,0 +1,213 @@
+"""Decoder of JSON and MessagePack whose records are not flat: fields lie inside others, or come with a message.
+
+A message whose text breaks off, nests too deep or is too long is rejected whole. Anything else that is wrong in an
+element of ``[source] records`` rejects that element alone: a number beyond a double, or text that is no Unicode.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from .batch import Batch, Rejection, Schema, merge
+from .decoders import LineDecoder, Objects
+from .envelopes import Envelope
+from .fields import RecordReader
+from .typed import MessageType, Untyped, shape_of
+
+MAX_DEPTH = 32
+"""Levels of a MessagePack message in which what cannot be read is looked for part by part."""
+MAX_JSON_DEPTH = 500
+"""Levels of a JSON text; a deeper one is rejected. The parsers stop soon after a thousand, each a little elsewhere, and
+which of them reads a message may depend on earlier ones."""
+_OPEN, _CLOSE, _QUOTE = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord('"')
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_MAX_SHAPES = 8
+"""Most types that are made; messages of further shapes are read one by one."""
+_BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
+
+
+def objects_decoder(schema: Schema, codec: str = "json", *, are_messages: bool = False) -> LineDecoder:
+    """Make the decoder of objects, one in each line or message: a faster one where all fields are plain."""
+    if schema.is_flat:
+        with suppress(ValueError):  # names with characters that the other one's types cannot have
+            return Objects(schema, codec, are_messages=are_messages)
+    return NestedObjects(schema, codec, are_messages=are_messages)
+
+
+class NestedObjects:
+    """Decoder of one message of nested objects a line or body; see `RecordReader` for what its fields may be.
+
+    Source
+    ------
+    Specification 8.10.
+    """
+
+    def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
+        self._schema, self._codec = schema, codec
+        self._reader = RecordReader(schema)
+        self._types: dict[frozenset[str], MessageType | None] = {}
+        self._shape: frozenset[str] | None = frozenset() if schema.records is None else None
+        self._parse: Callable[[bytes], Any] = parse_json if codec == "json" else parse_msgpack
+        self._skips_blank = not are_messages
+
+    def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
+        """Lines without their ends, or messages with their envelopes, the first of which has `first_position`."""
+        positions = np.arange(first_position, first_position + len(lines))
+        if self._skips_blank and not all(line.strip() for line in lines):
+            kept = [i for i, line in enumerate(lines) if line.strip()]
+            lines, positions = [lines[i] for i in kept], positions[kept]
+            envelopes = [envelopes[i] for i in kept] if envelopes else ()
+        if self._codec == "json" and any(map(is_deep, lines)):
+            lines = [b"" if is_deep(line) else line for line in lines]  # no JSON: rejected
+        if self._shape is None and lines:
+            self._guess(lines[0])
+        return self._typed(lines, positions, envelopes)
+
+    def _guess(self, line: bytes) -> None:
+        """Take the shape of one message for the shape of those that follow; only speed depends on it."""
+        with suppress(*_BROKEN, Untyped):
+            self._shape = shape_of(self._schema, self._parse(line))
+
+    def _type(self) -> MessageType | None:
+        """Return the type of the messages' present shape, if there is one."""
+        shape = self._shape
+        if shape is None:
+            return None
+        if shape not in self._types and len(self._types) < _MAX_SHAPES:
+            with suppress(Untyped, ValueError):  # the second of names with characters that no type can have
+                self._types[shape] = MessageType(self._schema, self._codec, shape)
+        return self._types.get(shape)
+
+    def _typed(self, lines: list[bytes], positions: NDArray[np.int64], envelopes: Sequence[Envelope]) -> Batch:
+        """Read messages of the present shape into its type, and all others one by one."""
+        kind = self._type()
+        if kind is None:
+            return self._careful(lines, positions.tolist(), envelopes)
+        messages, fit = _decoded(kind, lines)
+        try:
+            cells = kind.cells(messages)
+        except Untyped:  # some list is too short, or too long
+            good = [i for i, message in enumerate(messages) if _has_cells(kind, message)]
+            messages, fit = [messages[i] for i in good], fit[good]
+            cells = kind.cells(messages)
+        some = [envelopes[i] for i in fit.tolist()] if envelopes and len(fit) < len(lines) else envelopes
+        found, odd = self._reader.from_cells(*cells, positions[fit], some)
+        if len(fit) == len(lines) and not odd:
+            return found
+        again = np.setdiff1d(np.arange(len(lines)), np.delete(fit, odd)).tolist()
+        if len(again) > len(lines) // 2:
+            self._guess(lines[again[0]])
+        others = [envelopes[i] for i in again] if envelopes else ()
+        return merge(found, self._careful([lines[i] for i in again], positions[again].tolist(), others))
+
+    def _careful(self, lines: Sequence[bytes], positions: Sequence[int], envelopes: Sequence[Envelope]) -> Batch:
+        messages = []
+        for line, position in zip(lines, positions, strict=True):
+            try:
+                messages.append(self._parse(line))
+            except _BROKEN:
+                messages.append(Rejection("broken_record", position))
+        return self._reader.read(messages, positions, envelopes)
+
+
+def _decoded(kind: MessageType, lines: Sequence[bytes]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the messages that are of a type, and the numbers of their lines."""
+    messages: list[Any] = []
+    others: list[int] = []
+    left = iter(lines)
+    while True:
+        try:
+            messages.extend(map(kind.decode, left))  # keeps what came before an error, and goes on behind it
+        except _BROKEN:
+            others.append(len(messages) + len(others))
+        else:
+            break
+    return messages, np.delete(np.arange(len(lines)), others)
+
+
+def _has_cells(kind: MessageType, message: Any) -> bool:
+    try:
+        kind.cells([message])
+    except Untyped:
+        return False
+    return True
+
+
+def is_deep(line: bytes) -> bool:
+    """Return whether a JSON text has more than `MAX_JSON_DEPTH` levels; of any other text something."""
+    if line.count(b"[") + line.count(b"{") <= MAX_JSON_DEPTH:
+        return False
+    text = np.frombuffer(_ESCAPED.sub(b"", line) if b"\\" in line else line, np.uint8)
+    outside = np.cumsum(text == _QUOTE) % 2 == 0
+    step = (text == _OPEN[0]) * 1 + (text == _OPEN[1]) - (text == _CLOSE[0]) - (text == _CLOSE[1])
+    return bool(np.cumsum(np.where(outside, step, 0)).max(initial=0) > MAX_JSON_DEPTH)
+
+
+def parse_json(line: bytes) -> Any:
+    """Read a JSON text, in which numbers may be too large and texts may be no Unicode.
+
+    Raises
+    ------
+    ValueError, RecursionError
+    """
+    text = line.decode("utf-8", "surrogateescape")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # a whole number of more digits than Python reads
+        return json.loads(text, parse_int=_int_or_inf)
+
+
+def _int_or_inf(digits: str) -> float:
+    return int(digits) if len(digits.removeprefix("-")) <= sys.get_int_max_str_digits() else math.inf
+
+
+def parse_msgpack(body: bytes) -> Any:
+    """Read a MessagePack message; parts of it that cannot be read become None.
+
+    Raises
+    ------
+    msgspec.DecodeError, ValueError, RecursionError
+        The message as a whole cannot be read.
+    """
+    try:
+        return _ANYTHING.decode(body)
+    except _BROKEN:
+        found = _parts(body, MAX_DEPTH)
+        if found is None:
+            raise
+        return found
+
+
+_ANYTHING = msgspec.msgpack.Decoder()
+_MAPS = msgspec.msgpack.Decoder(dict[str | int, msgspec.Raw])
+_LISTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
+    """Read maps and lists part by part; None for what cannot be read."""
+    if depth == 0:
+        return None
+    try:
+        return _ANYTHING.decode(body)
+    except _BROKEN:
+        pass
+    try:
+        return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
+    except _BROKEN:
+        pass
+    try:
+        return [_parts(part, depth - 1) for part in _LISTS.decode(body)]
+    except _BROKEN:
+        return None

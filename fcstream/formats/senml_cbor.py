@@ -1,0 +1,54 @@
+"""SenML packs in CBOR (RFC 8428, section 6), in which integers stand for labels."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import cbor2
+
+from .batch import Schema
+from .senml import BrokenPack, SenmlPacks
+
+LONGEST_PACK = 2**15
+"""Most bytes of a pack: its maps have integers as keys, and those could be chosen so that a long map takes hours."""
+_LABELS = {-1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs"} | dict(
+    enumerate(("n", "u", "v", "vs", "vb", "s", "t", "ut", "vd"))
+)
+# A pack is read as the first of two items, of which the second one is this: so bytes that are left over are found.
+_PAIR, _END = b"\x82", b"fcstream"
+_TAIL = cbor2.dumps(_END)
+
+
+def senml_cbor_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
+    """Make the decoder of packs in CBOR."""
+    return SenmlPacks(schema, cbor_pack, joined=joined, longest=LONGEST_PACK)
+
+
+def cbor_pack(body: bytes) -> Any:
+    """Read a pack in CBOR, with labels as in JSON.
+
+    Raises
+    ------
+    BrokenPack
+    """
+    try:
+        pack, end = cbor2.loads(_PAIR + body + _TAIL)
+        whole = type(pack) is list and type(end) is bytes and end == _END
+    except Exception:  # what tags stand for is made by many libraries, whose errors are of many types
+        raise BrokenPack from None
+    if not whole:
+        raise BrokenPack
+    return [_labeled(entry) for entry in pack]
+
+
+def _labeled(entry: Any) -> dict[Any, Any]:
+    if type(entry) is not dict:
+        raise BrokenPack
+    found = {}
+    for label, value in entry.items():
+        name = _LABELS.get(label, label) if type(label) is int else label
+        if name in found:
+            raise BrokenPack
+        found[name] = float(value) if type(value) is Decimal and value.is_finite() else value
+    return found

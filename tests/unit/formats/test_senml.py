@@ -1,0 +1,293 @@
+"""SenML: the examples of RFC 8428, a slow twin, hostile packs."""
+
+import json
+import random
+
+import pytest
+from support.helpers import sample
+
+from fcstream.config import Config
+from fcstream.formats.batch import REASONS, Schema
+from fcstream.formats.envelopes import Envelope
+from fcstream.formats.payloads import decoder_for
+from fcstream.formats.senml import BrokenPack, join_measurements, resolved
+from fcstream.planning.plan import plan
+
+SCHEMA = Schema("t", "s", ("v",), "n")
+ROOM = Schema("bt", "s", ("temperature", "humidity"), "bn")
+
+
+def packs(*found):
+    return [json.dumps(pack).encode() for pack in found]
+
+
+LABELS = {"bver": -1, "bn": -2, "bt": -3, "bu": -4, "bv": -5, "bs": -6} | {
+    label: i for i, label in enumerate(["n", "u", "v", "vs", "vb", "s", "t", "ut", "vd"])
+}
+
+
+def binary(*found):
+    """Packs in CBOR, with integers as labels."""
+    cbor2 = pytest.importorskip("cbor2")
+    return [cbor2.dumps([{LABELS.get(label, label): value for label, value in e.items()} for e in p]) for p in found]
+
+
+def reasons(batch):
+    return [(r.position, r.reason, r.field) for r in batch.rejections]
+
+
+# RFC 8428, 5.1.2: base name, base time, base unit, and times relative to the base time.
+CURRENT = [
+    {
+        "bn": "urn:dev:ow:10e2073a0108006:",
+        "bt": 1.276020076001e9,
+        "bu": "A",
+        "bver": 5,
+        "n": "voltage",
+        "u": "V",
+        "v": 120.1,
+    },
+    *({"n": "current", "t": -5 + i, "v": v} for i, v in enumerate((1.2, 1.3, 1.4, 1.5, 1.6))),
+    {"n": "current", "v": 1.7},
+]
+# RFC 8428, 5.1.4 and 5.1.3, shortened: values of several kinds; a base that changes.
+KINDS = [
+    {"bn": "urn:dev:ow:10e2073a01080063:", "bt": 1.320067464e9, "n": "temp", "u": "Cel", "v": 23.1},
+    {"n": "label", "vs": "Machine Room"},
+    {"n": "open", "vb": False},
+    {"n": "nfc-reader", "vd": "aGkgCg"},
+]
+
+
+def test_examples_of_the_specification():
+    found = resolved(json.loads(json.dumps(CURRENT)))
+    assert found[0] == {
+        "bn": "urn:dev:ow:10e2073a0108006:",
+        "n": "urn:dev:ow:10e2073a0108006:voltage",
+        "t": 1.276020076001e9,
+        "u": "V",
+        "v": 120.1,
+    }
+    assert {each["u"] for each in found[1:]} == {"A"}
+    assert [each["t"] for each in found[1:]] == [1.276020076001e9 + i for i in (-5, -4, -3, -2, -1, 0)]
+    assert [each["n"] for each in found[1:]] == ["urn:dev:ow:10e2073a0108006:current"] * 6
+    batch = decoder_for("senml", SCHEMA).decode(packs(CURRENT, KINDS), 4)
+    assert batch.times_ms.tolist() == [1276020076001 + 1000 * i for i in (0, -5, -4, -3, -2, -1, 0)] + [1320067464000]
+    assert batch.values[:, 0].tolist() == [120.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 23.1]
+    assert batch.positions.tolist() == [4] * 7 + [5]
+    assert reasons(batch) == [(5, "missing", "v")] * 3  # texts, Booleans and data are no numbers
+
+
+def test_one_measurement_has_a_relative_time():
+    """RFC 8428, 5.1.1: no time at all is the time of arrival, and so is a small one."""
+    from fcstream.formats.paths import parse_path
+
+    one = [{"n": "urn:dev:ow:10e2073a01080063", "u": "Cel", "v": 23.1}]
+    early = [{"n": "x", "t": 2.0**28 - 1, "v": 1}]
+    absolute = [{"n": "x", "t": 2**28, "v": 1}]
+    batch = decoder_for("senml", SCHEMA).decode(packs(one, early, absolute), 0)
+    assert batch.times_ms.tolist() == [2**28 * 1000]
+    assert reasons(batch) == [(0, "missing", "t"), (1, "missing", "t")]
+    schema = Schema("at", "s", ("v",), "n", paths={"at": parse_path("@broker", "stream.time")})
+    batch = decoder_for("senml", schema).decode(packs(one), 0, [Envelope(arrived_ms=5000)])
+    assert (batch.times_ms.tolist(), batch.users.tolist()) == ([5000], ["urn:dev:ow:10e2073a01080063"])
+
+
+def naive(pack):
+    """Resolve a pack entry by entry, with every base value looked up anew in all entries before."""
+    found = []
+    for i, entry in enumerate(pack):
+
+        def base(label, otherwise, i=i):
+            return next((each[label] for each in reversed(pack[: i + 1]) if label in each), otherwise)
+
+        if entry and not set(entry) - {"bn", "bt", "bu", "bver"}:
+            continue
+        record = {label: entry[label] for label in ("vs", "vb", "vd") if label in entry}
+        record |= {"bn": base("bn", ""), "n": base("bn", "") + entry.get("n", "")}
+        time = float(base("bt", 0)) + entry.get("t", 0)
+        record["t"] = None if time < 2**28 else time
+        if base("bu", entry.get("u")) is not None:
+            record["u"] = entry.get("u", base("bu", None))
+        if "v" in entry or (base("bv", None) is not None and not record.keys() & {"vs", "vb", "vd"}):
+            record["v"] = entry.get("v", 0) if base("bv", None) is None else base("bv", 0) + entry.get("v", 0)
+        if "s" in entry or base("bs", None) is not None:
+            record["s"] = entry.get("s", 0) if base("bs", None) is None else base("bs", 0) + entry.get("s", 0)
+        found.append(record)
+    return found
+
+
+def test_drawn_packs_are_what_a_slow_resolver_makes_of_them():
+    draw = random.Random(2)
+    for _ in range(2000):
+        pack = []
+        for _ in range(draw.randint(1, 6)):
+            entry = {
+                "bn": draw.choice(["urn:a:", "b/"]),
+                "bt": draw.choice([1.5e9, 1600000000, 3]),
+                "bu": "Cel",
+                "bv": draw.choice([20, 0.5]),
+                "bs": 100,
+                "bver": 10,
+                "n": draw.choice(["temp", "hum", ""]),
+                "t": draw.choice([0, -5, 0.25, 1.6e9]),
+                "u": "%RH",
+                "s": draw.choice([1, 2.5]),
+                draw.choice(["v", "vs", "vb", "vd"]): draw.choice([1, 2.5]),
+            }
+            pack.append({label: entry[label] for label in entry if draw.random() < 0.4})
+        assert resolved(json.loads(json.dumps(pack))) == naive(pack), pack
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        *({}, [], "x", 3, None, [3], [None], [[{"v": 1}]]),
+        [{"bn": 3, "v": 1}],
+        [{"bt": "1", "v": 1}],
+        [{"bv": True, "v": 1}],
+        [{"bver": 11, "n": "a", "v": 1}],
+        [{"n": "a", "v": 1}, {"n": "b", "v": 1, "must_": 1}],
+    ],
+)
+def test_packs_that_cannot_be_resolved(pack):
+    with pytest.raises(BrokenPack):
+        resolved(pack)
+    batch = decoder_for("senml", SCHEMA).decode(packs(pack), 3)
+    assert reasons(batch) == [(3, "broken_record", None)]
+
+
+def test_a_fault_of_one_entry_rejects_that_entry():
+    odd = [
+        {"bn": "a", "bt": 1e9},
+        {"v": "1"},
+        {"v": True},
+        {"n": 5, "v": 1},
+        {"t": "1", "v": 1},
+        {"u": "Cel"},
+        {"v": 7, "x": 1},
+    ]
+    batch = decoder_for("senml", SCHEMA).decode(packs(odd), 0)
+    assert batch.values.tolist() == [[1.0], [7.0]]  # a name may be any number
+    assert batch.users.tolist() == ["5", "a"]
+    assert reasons(batch) == [
+        (0, "not_a_number", "v"),
+        (0, "not_a_number", "v"),
+        (0, "bad_time", "t"),
+        (0, "missing", "v"),
+    ]
+
+
+def test_measurements_of_a_time_are_one_record():
+    pack = [
+        {"bn": "urn:a:", "bt": 1e9, "n": "temperature", "u": "Cel", "v": 21.5},
+        {"n": "humidity", "u": "%RH", "v": 40},
+        {"n": "temperature", "t": 10, "v": 22.5},
+        {"n": "humidity", "t": 10, "v": 41},
+        {"bn": "urn:b:", "n": "temperature", "v": 1},
+        {"n": "humidity", "v": 2},
+        {"n": "temperature", "v": 3},
+        {"n": "humidity", "v": 4},
+    ]
+    batch = decoder_for("senml", ROOM, {"joined": True}).decode(packs(pack), 0)
+    assert batch.times_ms.tolist() == [10**12, 10**12 + 10_000, 10**12, 10**12]
+    assert batch.values.tolist() == [[21.5, 40], [22.5, 41], [1, 2], [3, 4]]
+    assert batch.users.tolist() == ["urn:a:", "urn:a:", "urn:b:", "urn:b:"]
+    assert join_measurements(resolved([{"n": "", "bn": "x", "bt": 1e9, "vs": "on"}])) == [
+        {"bn": "x", "bt": 1e9, "v": "on"}
+    ]
+
+
+def test_packs_in_cbor():
+    from decimal import Decimal
+
+    decoder = decoder_for("senml-cbor", SCHEMA)
+    batch, same = (
+        decoder.decode(binary(CURRENT, KINDS), 4),
+        decoder_for("senml", SCHEMA).decode(packs(CURRENT, KINDS), 4),
+    )
+    assert batch.times_ms.tolist() == same.times_ms.tolist()
+    assert batch.values.tolist() == same.values.tolist()
+    assert batch.users.tolist() == same.users.tolist()
+    assert reasons(batch) == reasons(same)
+    # RFC 8428, 6.1: the example's bytes, shortened; a decimal fraction; text labels; what is no pack.
+    (one,) = binary([{"bn": "a", "bt": 1320067464, "n": "b", "v": Decimal("23.1")}])
+    assert one[:4] == bytes([0x81, 0xA4, 0x21, 0x61])
+    text = pytest.importorskip("cbor2").dumps([{"n": "c", "t": 1320067464, "v": 2}])
+    batch = decoder.decode([one, text, one + b"\0", one[:-1], b"", b"\x80", b"\x81\xa2\x00\x61a\x61n\x61b"], 0)
+    assert batch.times_ms.tolist() == [1320067464000] * 2
+    assert batch.values.tolist() == [[23.1], [2.0]]
+    assert batch.users.tolist() == ["ab", "c"]
+    assert reasons(batch) == [(i, "broken_record", None) for i in range(2, 7)]
+    assert reasons(decoder.decode([bytes(2**15 + 1)], 0)) == [(0, "too_long", None)]
+
+
+def test_hostile_packs_in_cbor():
+    draw, decoder = random.Random(8), decoder_for("senml-cbor", SCHEMA)
+    good = binary(CURRENT, KINDS)
+    for _ in range(250):
+        group = []
+        for _ in range(40):
+            body = bytearray(draw.choice(good))
+            for _ in range(draw.randint(0, 4)):
+                at = draw.randrange(len(body) + 1)
+                body[at : at + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 3))
+            group.append(bytes(body))
+        whole = decoder.decode(group, 0)
+        assert {r.reason for r in whole.rejections} <= set(REASONS)
+        parts = [decoder.decode([body], i) for i, body in enumerate(group)]
+        assert whole.positions.tolist() == [x for part in parts for x in part.positions.tolist()]
+        assert whole.values.tolist() == [x for part in parts for x in part.values.tolist()]
+        assert reasons(whole) == [x for part in parts for x in reasons(part)]
+
+
+@pytest.mark.parametrize("format", ["senml", "senml-cbor"])
+def test_plan_says_that_a_pack_is_protected_as_a_whole(format):
+    source = {"url": "mqtt://h/t", "spool": "s", "format": format}
+    config = Config.from_mapping(sample(source=source, window={"clock": "wall"}))
+    assert any("base values of those that follow" in line for line in plan(config).lines())
+    assert "the message: all its records together" in str(plan(config).lines())
+
+
+def test_long_packs(monkeypatch):
+    monkeypatch.setattr("fcstream.formats.senml.most_rows", lambda dimension: 5)
+    pack = [{"bn": "a", "bt": 1e9, "v": 1}] + [{"v": i} for i in range(9)]
+    batch = decoder_for("senml", SCHEMA).decode(packs(pack[:5], pack), 0)
+    assert batch.positions.tolist() == [0] * 5 + [1] * 5
+    assert reasons(batch) == [(1, "too_long", None)]
+
+
+@pytest.mark.parametrize("options", [{}, {"joined": True}])
+def test_hostile_packs(options):
+    """Ten thousand packs raise nothing; what becomes of one is the same whatever comes with it."""
+    draw = random.Random(7)
+    schema = ROOM if options else SCHEMA
+    decoder = decoder_for("senml", schema, options)
+    odd = [None, True, "x", "", [], {}, 1e308, -1e308, 10**30, 2**28, -1, 0.1, "é", "\ud800", [[]], {"v": 1}]
+    labels = ["bn", "bt", "bu", "bv", "bs", "bver", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut", "x_", "x"]
+    for _ in range(250):
+        group = []
+        for _ in range(40):
+            pack = json.loads(json.dumps(draw.choice([CURRENT, KINDS])))
+            for _ in range(draw.randint(0, 4)):
+                entry = draw.choice(pack)
+                entry[draw.choice(labels)] = draw.choice(odd)
+            body = bytearray(json.dumps(pack).encode())
+            if draw.random() < 0.3:
+                at = draw.randrange(len(body))
+                body[at : at + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 2))
+            group.append(bytes(body))
+        whole = decoder.decode(group, 0)
+        assert {r.reason for r in whole.rejections} <= set(REASONS)
+        parts = [decoder.decode([body], i) for i, body in enumerate(group)]
+        assert whole.positions.tolist() == [x for part in parts for x in part.positions.tolist()]
+        assert whole.times_ms.tolist() == [x for part in parts for x in part.times_ms.tolist()]
+        assert whole.values.tolist() == [x for part in parts for x in part.values.tolist()]
+        assert whole.users.tolist() == [x for part in parts for x in part.users.tolist()]
+        assert reasons(whole) == [x for part in parts for x in reasons(part)]
+
+
+def test_a_long_base_name_is_not_copied_for_each_entry():
+    pack = [{"bn": "x" * 10**6, "bt": 1.7e9, "v": 1}, *[{"n": "y", "v": 1}] * 50_000]  # 50 GB of names
+    batch = decoder_for("senml", Schema("t", "s", ("v",), "n")).decode([json.dumps(pack).encode()], 0)
+    assert [each.reason for each in batch.rejections] == ["broken_record"]
