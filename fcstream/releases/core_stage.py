@@ -288,22 +288,14 @@ def release_probability(law: list[tuple[float, float, float]], needs: list[tuple
 
     The noises are independent, given the core.
     """
-    noises = [(threshold, math.sqrt(noise_variance)) for threshold, noise_variance in needs]
-    total = 0.0
-    for weight, mean, variance in law:
-        deviation = math.sqrt(variance)
-        for node, node_weight in _normal_nodes() if deviation else _ONE_NODE:
-            size = mean + node * deviation
-            if size < 0.5:
-                continue
-            chance = 1.0
-            for threshold, noise in noises:
-                chance *= normal_above((threshold - size) / noise)
-            total += weight * node_weight * chance
-    return min(1.0, total)
-
-
-_ONE_NODE = ((0.0, 1.0),)
+    weights, means, variances = np.array(law).T[:, :, np.newaxis]
+    nodes, node_weights = np.array(_normal_nodes()).T
+    sizes = means + nodes * np.sqrt(variances)
+    chances = weights * node_weights * (sizes >= 0.5)
+    for threshold, noise_variance in needs:
+        passes = map(normal_above, ((threshold - sizes.ravel()) / math.sqrt(noise_variance)).tolist())
+        chances *= np.fromiter(passes, np.float64, sizes.size).reshape(sizes.shape)  # importing scipy takes longer
+    return min(1.0, float(chances.sum()))
 
 
 @cache
