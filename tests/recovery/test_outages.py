@@ -1,5 +1,8 @@
-"""What is away shows within seconds, by its name, and keeps no process from ending: the real command, a source, a sink
-and a ledger behind proxies that stop forwarding, or refuse."""
+"""What is away shows by its name, long before anybody's patience is over, and keeps no process from ending: the real
+command, a source, a sink and a ledger behind proxies that stop forwarding, or refuse.
+
+After how many seconds it shows is tested in `unit/runtime/test_waiting.py`, where no machine can be slow.
+"""
 
 import asyncio
 import contextlib
@@ -22,12 +25,10 @@ from support.proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.beside
-SHOWS_S = 5.0
 COMPILES_S = 15.0  # the kernels take twice as long
 PATIENCE_S = 3600  # of sources and sinks: no process that waits for one to come back ends within `AWAY_S`
 AWAY_S = 300.0
 LOOK_S = 0.05
-STARTS_S = 5.0  # at most, on a machine without other work: elsewhere all limits are longer in proportion
 PARTS = ("source", "sink", "ledger")
 
 
@@ -76,17 +77,10 @@ class Stand:
             return 0, ""
 
     def wait(self, what):
-        """Seconds, of which looks take none: on a machine with other work they take longer, like what is looked for."""
-        until, looks = time.monotonic() + 300.0, 0
+        until = time.monotonic() + AWAY_S
         while not what():
             assert time.monotonic() < until, (self.ready(), self.log())
             time.sleep(LOOK_S)
-            looks += 1
-        return looks * LOOK_S
-
-    def comes_up(self, what):
-        """The start tells how slow this machine is now."""
-        self.slowness = max(1.0, self.wait(what) / STARTS_S)
 
     def has_answered(self):
         """Releases come."""
@@ -120,15 +114,13 @@ class Stand:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_one_that_hangs_shows_by_its_name_within_five_seconds_and_the_stream_goes_on_after_it(folder, part):
+def test_one_that_hangs_shows_by_its_name_and_the_stream_goes_on_after_it(folder, part):
     with contextlib.closing(Stand(folder)) as stand:
         stand.start()
-        stand.comes_up(stand.has_answered)
+        stand.wait(stand.has_answered)
         stand.proxies[part].is_silent = True
         told = f"the {part} has not answered"
-        # A window may have to close first.
-        assert stand.wait(lambda: told in stand.ready()[1]) < (SHOWS_S + 1) * stand.slowness
-        assert stand.ready()[0] == 503
+        stand.wait(lambda: told in stand.ready()[1] and stand.ready()[0] == 503)
         stand.wait(lambda: told in stand.log())
         stand.proxies[part].is_silent = False
         stand.wait(lambda: stand.ready()[0] == 200)
@@ -183,7 +175,7 @@ BROKERS = {
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_seconds(folder, broker):
+def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows(folder, broker):
     """Its client waits for messages in silence, and no window closes for an hour."""
     with contextlib.closing(Stand(folder)) as stand:
         port, url, spool, make = BROKERS[broker]
@@ -192,10 +184,9 @@ def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_se
         drop = make(stand.name)
         try:
             stand.start(url, "1h", spool)
-            stand.comes_up(lambda: stand.ready()[0] == 200)
+            stand.wait(lambda: stand.ready()[0] == 200)
             stand.proxies["source"].is_silent = True
-            assert stand.wait(lambda: "the source has not answered" in stand.ready()[1]) < SHOWS_S * stand.slowness
-            assert stand.ready()[0] == 503
+            stand.wait(lambda: "the source has not answered" in stand.ready()[1] and stand.ready()[0] == 503)
             stand.ends()
         finally:
             drop()
@@ -206,12 +197,12 @@ def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_se
 def test_one_that_is_away_does_not_keep_the_process_from_ending(folder, part, how):
     with contextlib.closing(Stand(folder)) as stand:
         stand.start()
-        stand.comes_up(stand.has_answered)
+        stand.wait(stand.has_answered)
         if how == "silent":
             stand.proxies[part].is_silent = True
         else:
             stand.proxies[part].close()
-        assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < (SHOWS_S + 1) * stand.slowness
+        stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503)
         stand.wait(lambda: part in stand.log())
         stand.ends()
 
