@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.tables.documents import synthetic_rows
-from ..runtime.disk import sync_folder, write_all
+from .whole_files import put_file
 
 
 class TableFolder:
@@ -83,22 +83,7 @@ class TableFolder:
             return None
 
     def _put(self, name: str, data: bytes) -> None:
-        """Write a whole file or none; it is on disk when this returns."""
-        passing = self._folder / f".{name}.part"
-        try:
-            file = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                write_all(file, data)
-                os.fsync(file)
-            finally:
-                os.close(file)
-            os.replace(passing, self._folder / name)
-            sync_folder(self._folder)
-        except OSError as error:
-            raise SinkError(
-                f"{self._folder / name} cannot be written: {error.strerror}; make room and run again: what was sealed "
-                "is in the ledger and is written then"
-            ) from None
+        put_file(self._folder / name, data, self._folder / f".{name}.part")
 
 
 def _csv(rows: dict[str, list[Any]]) -> bytes:

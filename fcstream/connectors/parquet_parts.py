@@ -16,8 +16,8 @@ import msgspec
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.long_form import named_numbers
-from ..runtime.disk import sync_folder, write_all
 from ..runtime.undo import on_error
+from .whole_files import put_file
 
 ROWS_PER_PART = 1000
 """From so many releases on a part is complete, and the next release begins another one."""
@@ -83,7 +83,7 @@ class ParquetParts:
         data = io.BytesIO()
         self._parquet.write_table(rows, data, compression="zstd")
         # If this fails, the same rows are written again under the same number.
-        self._put(self._path(number), data.getvalue())
+        put_file(self._path(number), data.getvalue(), self._folder / _UNFINISHED)
         self._number, self._rows = number, rows
         self._numbers = [*self._numbers, number] if number not in self._numbers[-1:] else self._numbers
         self._is_full = self._must_end(rows, data.tell())
@@ -140,24 +140,6 @@ class ParquetParts:
         return SinkError(
             f"{self._path(number)} is no file of fcstream's releases, or is damaged: choose another folder"
         )
-
-    def _put(self, path: Path, data: bytes) -> None:
-        """Write a whole file or none; it is on disk when this returns."""
-        passing = self._folder / _UNFINISHED
-        try:
-            file = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                write_all(file, data)
-                os.fsync(file)
-            finally:
-                os.close(file)
-            os.replace(passing, path)
-            sync_folder(self._folder)
-        except OSError as error:
-            raise SinkError(
-                f"{path} cannot be written: {error.strerror}; make room and run again: what was sealed is in the "
-                "ledger and is written then"
-            ) from None
 
 
 def release_schema() -> Any:

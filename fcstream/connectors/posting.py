@@ -7,20 +7,24 @@ never hold the path, the query or a response's body, because the address of many
 
 from __future__ import annotations
 
+import base64
 import email.utils
 import http.client
 import re
 import ssl
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..errors import ConfigError, SinkError
+from ..releases.base import Release
 from ..runtime import waiting
-from .retry import close_quietly, deadline, pauses
-from .urls import Address
+from .retry import PendingMessages, close_quietly, deadline, pauses
+from .urls import Address, UrlOption
 
+TIMEOUT = UrlOption("timeout", "Seconds that connecting, and then a request, may take.", 10)
+CA = UrlOption("ca", "File (PEM) of the certificates to trust.", otherwise="the system's")
 _BUSY = {408, 425, 429}
 _READ_BYTES = 1 << 16  # of a response's body
 _INTERIM = 100  # interim responses before the final one
@@ -200,6 +204,62 @@ class Poster:
         answer.close()
         self.close()
         return None
+
+
+MessageT = TypeVar("MessageT")
+
+
+class PostingSink(Generic[MessageT]):
+    """A sink whose releases are sent by a `Poster`, at least once; a write that failed goes on with the rest.
+
+    Parameters
+    ----------
+    poster : Poster
+    """
+
+    def __init__(self, poster: Poster) -> None:
+        self.poster = poster
+        self._remainder: PendingMessages[MessageT] = PendingMessages()
+
+    def write(self, releases: Sequence[Release]) -> None:
+        until = self.poster.until()
+        self._remainder.send(self.messages(releases), lambda message: self.send(message, until))
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return list(releases)
+
+    def last(self) -> Release | None:
+        return None
+
+    def close(self) -> None:
+        self.poster.close()
+
+    def messages(self, releases: Sequence[Release]) -> list[MessageT]:
+        """Return what is posted, in order: the same for the same releases."""
+        raise NotImplementedError
+
+    def send(self, message: MessageT, until: float) -> None:
+        """Post one message, until a time of `time.monotonic`; raises SinkError."""
+        raise NotImplementedError
+
+
+def authorization(address: Address, token: str, option: str) -> dict[str, str]:
+    """Return the header for a bearer token, or else for the address's login, or none.
+
+    Raises
+    ------
+    ConfigError
+        The token is not visible ASCII; `option` is how the address names it.
+    """
+    if token:
+        value = f"Bearer {token}"
+    elif address.user is not None:
+        value = "Basic " + base64.b64encode(f"{address.user}:{address.password or ''}".encode()).decode()
+    else:
+        return {}
+    if not re.fullmatch(r"[\x20-\x7e]*", value):
+        raise ConfigError(f"must have visible ASCII as `{option}`", address.key)
+    return {"Authorization": value}
 
 
 def error_text(error: BaseException) -> str:

@@ -13,7 +13,6 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
-import base64
 import http.client
 import re
 import ssl
@@ -28,7 +27,7 @@ import msgspec
 from ..errors import ConfigError, SchemasUnreachable
 from ..formats.schemas import FoundSchema
 from ..runtime.waiting import calling, is_over, pause
-from .posting import error_text
+from .posting import authorization, error_text
 from .retry import BrokerLost, close_quietly, deadline, pauses, with_patience
 from .tls import CA, CERT, KEY, tls_context, tls_failure
 from .urls import PATIENCE, Address, UrlOption
@@ -231,12 +230,4 @@ class SchemaRegistry:
 
 def _headers(address: Address) -> dict[str, str]:
     headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "User-Agent": "fcstream"}
-    token = address.take(_TOKEN)
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    elif address.user is not None:
-        login = f"{address.user}:{address.password or ''}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-    if not re.fullmatch(r"[\x20-\x7e]*", headers.get("Authorization", "")):
-        raise ConfigError("must have visible ASCII as `token`", address.key)
-    return headers
+    return headers | authorization(address, address.take(_TOKEN), _TOKEN.name)

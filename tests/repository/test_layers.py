@@ -87,6 +87,7 @@ INSIDE = {
         "client_loop",
         "csv_tables",
         "parquet_parts",
+        "whole_files",
         "table_files",
         "files",
         "libraries",

@@ -11,7 +11,6 @@ that is repeated after an error continues with what the server does not have.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import urllib.parse
@@ -20,8 +19,7 @@ from typing import ClassVar
 
 from ...errors import ConfigError
 from ...releases.base import Release
-from ..posting import Poster, WebServer, check_header
-from ..retry import PendingMessages
+from ..posting import Poster, PostingSink, WebServer, authorization, check_header
 from ..urls import Address, UrlOption
 
 _OURS = "fcstream."
@@ -34,7 +32,7 @@ _PATIENCE = UrlOption("fcstream.patience", "Seconds for which the server may be 
 _CA = UrlOption("fcstream.ca", "File (PEM) of the certificates to trust.", otherwise="the system's")
 
 
-class WebhookSink:
+class WebhookSink(PostingSink[tuple[bytes, str]]):
     """Posts each release as JSON; see the module for the address and for what counts as written.
 
     Parameters
@@ -67,25 +65,9 @@ class WebhookSink:
             address.take(_CA, ""),
             _CA.name,
         )
-        self.poster = Poster(server, _headers(address), accepted=(409,))
-        self._remainder: PendingMessages[tuple[bytes, str]] = PendingMessages()
+        super().__init__(Poster(server, _headers(address), accepted=(409,)))
 
-    def write(self, releases: Sequence[Release]) -> None:
-        until = self.poster.until()
-        self._remainder.send(
-            self._requests(releases), lambda one: self.poster.post(one[0], until, {"Idempotency-Key": one[1]})
-        )
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
-
-    def close(self) -> None:
-        self.poster.close()
-
-    def _requests(self, releases: Sequence[Release]) -> list[tuple[bytes, str]]:
+    def messages(self, releases: Sequence[Release]) -> list[tuple[bytes, str]]:
         """Make the (body, idempotency key) of each request."""
         if self._is_batch and releases:
             body = b"[" + b",".join(release.to_bytes() for release in releases) + b"]"
@@ -97,6 +79,10 @@ class WebhookSink:
             for release in releases
         ]
 
+    def send(self, message: tuple[bytes, str], until: float) -> None:
+        body, key = message
+        self.poster.post(body, until, {"Idempotency-Key": key})
+
 
 def _safe_text(text: str) -> str:
     return urllib.parse.quote(text, safe="")
@@ -105,20 +91,13 @@ def _safe_text(text: str) -> str:
 def _headers(address: Address) -> dict[str, str]:
     """Make the headers of every request from the options that begin with ``fcstream.``."""
     headers = {"Content-Type": "application/json", "User-Agent": "fcstream"}
-    bearer = address.take(_BEARER)
-    if bearer:
-        headers["Authorization"] = f"Bearer {bearer}"
-    elif address.user is not None:
-        login = f"{address.user}:{address.password or ''}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    headers |= authorization(address, address.take(_BEARER), _BEARER.name)
     for option in [name for name in address.options if name.startswith(_OURS)]:
         name, value = option.removeprefix(f"{_OURS}header."), address.take(option)
         if name == option or name.lower() in _NOT_YOURS:
             raise ConfigError(f"has an unknown option {option!r}", address.key)
         check_header(name, value, address)
         headers[name] = value
-    if not re.fullmatch(r"[\x20-\x7e]*", headers.get("Authorization", "")):
-        raise ConfigError("must have visible ASCII as `fcstream.bearer`", address.key)
     return headers
 
 

@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from ...releases.base import Release
 from ..line_protocol import LineProtocol
-from ..posting import Poster, WebServer, check_header
-from ..retry import PendingMessages
+from ..posting import CA, TIMEOUT, Poster, PostingSink, WebServer, check_header
 from ..urls import PATIENCE, Address, UrlOption
 
 _PORT, _PATH = 8086, "/api/v2/write"
@@ -22,11 +21,9 @@ _TOGETHER_BYTES = 1 << 20  # of one request; a single release may have more
 _BUCKET = UrlOption("bucket", "Where the points go.")
 _ORG = UrlOption("org", "Name of the organization; servers without organizations ignore it.", "")
 _TOKEN = UrlOption("token", "Sent as `Authorization: Token`. User and password are sent as `USER:PASSWORD`.", "")
-_TIMEOUT = UrlOption("timeout", "Seconds that connecting, and then a request, may take.", 10)
-_CA = UrlOption("ca", "File (PEM) of the certificates to trust.", otherwise="the system's")
 
 
-class InfluxSink:
+class InfluxSink(PostingSink[bytes]):
     """Writes a point for each published number, at least once; one that is written twice replaces itself.
 
     Parameters
@@ -47,7 +44,7 @@ class InfluxSink:
     """
 
     url: ClassVar = "influx://[user:password@]host[:8086][/path]?bucket=NAME"
-    url_options: ClassVar = (_BUCKET, _ORG, _TOKEN, _TIMEOUT, PATIENCE, _CA)
+    url_options: ClassVar = (_BUCKET, _ORG, _TOKEN, TIMEOUT, PATIENCE, CA)
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._lines = LineProtocol(address.key)
@@ -63,28 +60,14 @@ class InfluxSink:
             address.scheme == "influxs",
             _PORT,
             f"{urllib.parse.quote('/' + address.path) if address.path else _PATH}?{query}",
-            address.take_number(_TIMEOUT),
+            address.take_number(TIMEOUT),
             address.take_number(PATIENCE, patience_s),
-            address.take(_CA, ""),
+            address.take(CA, ""),
         )
         address.finish()
-        self.poster = Poster(server, headers)
-        self._remainder: PendingMessages[bytes] = PendingMessages()
+        super().__init__(Poster(server, headers))
 
-    def write(self, releases: Sequence[Release]) -> None:
-        until = self.poster.until()
-        self._remainder.send(self._bodies(releases), lambda body: self.poster.post(body, until))
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
-
-    def close(self) -> None:
-        self.poster.close()
-
-    def _bodies(self, releases: Sequence[Release]) -> list[bytes]:
+    def messages(self, releases: Sequence[Release]) -> list[bytes]:
         """Put whole releases together into requests that a server takes."""
         bodies: list[bytearray] = []
         for lines in map(self._lines.encode, releases):
@@ -92,3 +75,6 @@ class InfluxSink:
                 bodies.append(bytearray())
             bodies[-1] += lines
         return [bytes(body) for body in bodies if body]
+
+    def send(self, message: bytes, until: float) -> None:
+        self.poster.post(message, until)

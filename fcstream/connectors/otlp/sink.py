@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
-from ..posting import Poster, WebServer, check_header
-from ..retry import PendingMessages
+from ..posting import CA, TIMEOUT, Poster, PostingSink, WebServer, check_header
 from ..urls import PATIENCE, Address, UrlOption
 from .messages import GaugeMessages
 
@@ -23,11 +22,9 @@ _TOGETHER = 100  # releases of one request
 _HEADER, _RESERVED = "header.", {"content-length", "content-type", "transfer-encoding", "connection", "authorization"}
 _TOKEN = UrlOption("token", "Sent as `Authorization: Bearer`.", "")
 _HEADERS = UrlOption("header.NAME", "A further header, such as a tenant's or an API key's.", "")
-_TIMEOUT = UrlOption("timeout", "Seconds that connecting, and then a request, may take.", 10)
-_CA = UrlOption("ca", "File (PEM) of the certificates to trust.", otherwise="the system's")
 
 
-class OtlpSink:
+class OtlpSink(PostingSink[bytes]):
     """Sends gauges `fcstream.value`, `fcstream.sigma`, `fcstream.count` and `fcstream.released`, at least once.
 
     Parameters
@@ -49,7 +46,7 @@ class OtlpSink:
     """
 
     url: ClassVar = "otlp://host[:4318][/path]"
-    url_options: ClassVar = (_TOKEN, _HEADERS, _TIMEOUT, PATIENCE, _CA)
+    url_options: ClassVar = (_TOKEN, _HEADERS, TIMEOUT, PATIENCE, CA)
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._messages = GaugeMessages(address.key)
@@ -71,30 +68,19 @@ class OtlpSink:
             address.scheme == "otlps",
             _PORT,
             urllib.parse.quote("/" + address.path) if address.path else _PATH,
-            address.take_number(_TIMEOUT),
+            address.take_number(TIMEOUT),
             address.take_number(PATIENCE, patience_s),
-            address.take(_CA, ""),
+            address.take(CA, ""),
         )
         address.finish()
-        self.poster = Poster(server, headers)
-        self._remainder: PendingMessages[bytes] = PendingMessages()
+        super().__init__(Poster(server, headers))
 
-    def write(self, releases: Sequence[Release]) -> None:
+    def messages(self, releases: Sequence[Release]) -> list[bytes]:
         groups = [releases[first : first + _TOGETHER] for first in range(0, len(releases), _TOGETHER)]
-        until = self.poster.until()
-        self._remainder.send([self._messages.encode(group) for group in groups], lambda body: self._post(body, until))
+        return [self._messages.encode(group) for group in groups]
 
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
-
-    def close(self) -> None:
-        self.poster.close()
-
-    def _post(self, body: bytes, until: float) -> None:
-        response = self.poster.post(body, until)
+    def send(self, message: bytes, until: float) -> None:
+        response = self.poster.post(message, until)
         rejected = self._messages.rejected(response or b"")
         if rejected:
             raise SinkError(

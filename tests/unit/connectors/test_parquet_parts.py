@@ -11,7 +11,7 @@ import pytest
 from support.release_kinds import released
 
 from fcstream import Release
-from fcstream.connectors import open_sink, parquet_parts
+from fcstream.connectors import open_sink, parquet_parts, whole_files
 from fcstream.connectors.parquet_parts import ParquetParts, release_schema, release_table
 from fcstream.errors import SinkError
 from fcstream.testing import SinkContract, sample_release
@@ -152,11 +152,11 @@ def test_a_full_disk_keeps_the_part_and_the_same_releases_are_written_later(tmp_
         sink.write([sample_release(1)])
     assert len(held(tmp_path)) == 1
     monkeypatch.setattr(os, "write", real)
-    sync = parquet_parts.sync_folder
-    monkeypatch.setattr(parquet_parts, "sync_folder", full)  # the part has its name already, but may be lost
+    sync = whole_files.sync_folder
+    monkeypatch.setattr(whole_files, "sync_folder", full)  # the part has its name already, but may be lost
     with pytest.raises(SinkError, match="No space left"):
         sink.write([sample_release(1)])
-    monkeypatch.setattr(parquet_parts, "sync_folder", sync)
+    monkeypatch.setattr(whole_files, "sync_folder", sync)
     sink.write([sample_release(1)])
     assert [row["body"].encode() for row in held(tmp_path)] == [sample_release(i).to_bytes() for i in range(2)]
 
