@@ -43,7 +43,9 @@ class Stand:
         self.port = free_port()
         self.process = None
 
-    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}&", length="1s", spool=None, **environment):
+    def start(
+        self, source="redis://127.0.0.1:{port}/0?stream={name}&", length="1s", spool=None, release=None, **environment
+    ):
         server = {part: SERVER.replace("5432", str(self.proxies[part].port)) for part in ("sink", "ledger")}
         source = source.format(port=self.proxies["source"].port, name=self.name) + f"patience={PATIENCE_S}"
         text = counting_job(
@@ -54,6 +56,7 @@ class Stand:
             sink={"url": f"{server['sink']}?table={self.name}&patience={PATIENCE_S}"},
             ledger={"url": f"{server['ledger']}?schema={self.name}"},
             service={"listen": f"127.0.0.1:{self.port}"},
+            release=release or {},
         )
         (self.folder / "c.toml").write_text(text)
         with open(self.folder / "log", "w") as log:
@@ -219,6 +222,7 @@ def test_a_start_that_fails_says_which_part(folder, part):
 
 def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(folder):
     with contextlib.closing(Stand(folder)) as stand:
-        stand.start(NUMBA_CACHE_DIR=str(folder / "empty"))
+        mean = {"kind": "mean", "method": "ball", "center": [20.0], "radius": 20.0}
+        stand.start(release=mean, NUMBA_CACHE_DIR=str(folder / "empty"))
         stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
         stand.ends(within_s=COMPILES_S)

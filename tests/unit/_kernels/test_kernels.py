@@ -404,12 +404,7 @@ print(*compiled, masks[0, 1:].tolist())
     assert run() == (set(), other)
 
 
-@pytest.mark.slow
-def test_warm_up_compiles_what_a_window_needs():
-    """After `warm_up`, a first window of any of the common kinds compiles nothing, and loads nothing from the cache."""
-    program = """
-import fcstream
-import numpy as np
+LOADED = """
 from numba.core.dispatcher import Dispatcher
 wanted, compile = [], Dispatcher.compile
 def noted(self, signature):
@@ -417,6 +412,46 @@ def noted(self, signature):
         wanted.append(self.py_func.__name__)
     return compile(self, signature)
 Dispatcher.compile = noted
+"""
+
+
+def test_kinds_without_friends_need_their_noise_only():
+    program = """
+import fcstream
+import numpy as np
+fcstream.warm_up("count", "sum", "histogram", "quantiles", "total")
+print(*wanted)
+wanted.clear()
+kinds = {
+    "count": {},
+    "sum": {},
+    "histogram": {"edges": [-1, 0, 1]},
+    "quantiles": {"quantiles": [0.5], "delta": 1e-9},
+    "total": {"of": "count", "epoch": "20s"},
+}
+engine = fcstream.Engine({
+    "stream": {"name": "s"},
+    "lattice": {"step": 0.01},
+    "features": [{"name": "a", "min": -1, "max": 1}],
+    "window": {"length": "10s", "start": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:20Z", "max_records": 2000},
+    "release": [{"name": kind, "kind": kind, "rho": 1} | more for kind, more in kinds.items()],
+    "budget": {"rho": 100, "delta": 1e-3},
+    "ledger": {"url": "memory:"},
+})
+engine.push(np.arange(0, 20000, 10), np.zeros((2000, 1)))
+assert [release.status for release in engine.close()] == ["released"] * 10
+print(wanted)
+"""
+    out = subprocess.run([sys.executable, "-c", LOADED + program], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines() == ["discrete_gaussian mix_rows", "[]"]
+
+
+@pytest.mark.slow
+def test_warm_up_compiles_what_a_window_needs():
+    """After `warm_up`, a first window of any of the common kinds compiles nothing, and loads nothing from the cache."""
+    program = """
+import fcstream
+import numpy as np
 fcstream.warm_up()
 assert len(wanted) > 20
 wanted.clear()
@@ -435,5 +470,5 @@ fcstream.private_centers(two, 2, ball=1, method="ktuples", **same)
 fcstream.private_mixture(two, 2, ball=1, spread=0.1, **same)
 print(wanted)
 """
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-c", LOADED + program], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["[]"]
