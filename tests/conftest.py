@@ -7,6 +7,8 @@ and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,10 @@ FIRST = ("audit/test_planted.py", "recovery", "audit", "unit/spark", "connectors
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files that have the most tests
+    if (getattr(config.option, "numprocesses", None) or 0) > 2 and not hasattr(config, "workerinput"):
+        # One process compiles while many collect: else each of them would compile the same.
+        compiling = subprocess.Popen([sys.executable, "-c", "import fcstream; fcstream.warm_up()"])
+        config.add_cleanup(compiling.wait)
 
 
 def _place(item):
