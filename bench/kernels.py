@@ -310,12 +310,12 @@ def peaks() -> None:
     from numba import njit
 
     from fcstream._kernels import pairs
-    from fcstream.counting.tiles import LANES, Frame, TilePane
+    from fcstream.counting.tiles import LANES, Frame, TileSegment
 
     @njit
     def all_exactly(rows, m, tiles, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
         for t in range(len(tiles)):
-            pairs._count_exactly(rows, 0, m, tiles, t, radius2, row_counts, lane_counts, t)
+            pairs.count_exactly(rows, 0, m, tiles, t, radius2, row_counts, lane_counts, t)
 
     @njit
     def all_screened(rows, row_codes, bars, m, tiles, codes, starts, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
@@ -327,8 +327,8 @@ def peaks() -> None:
     for d, n, m in ((2, 8192, 512), (16, 8192, 512), (64, 8192, 512), (256, 4096, 512), (1000, 2048, 256)):
         points, radius_squared = lattice(n + m, d)
         frame = Frame(points, float(radius_squared), pairs.SCREENS and d >= 12)
-        pane, batch = TilePane(d, frame, 1, []), frame.encode(points[n:])
-        pane.insert(frame.encode(points[:n]))
+        pane, batch = TileSegment(d, frame, 1, []), frame.encode(points[n:])
+        pane.insert(frame.encode(points[:n]), np.arange(n, dtype=np.int32))
         chunk = pane.chunks[0]
         chunk.tiles, chunk.codes, chunk.starts = chunk.tiles[: n // LANES], chunk.codes[: n // LANES], chunk.starts
         found = np.zeros(batch.room, np.int32), np.zeros(n, np.int32)
@@ -444,7 +444,7 @@ def plain(points: np.ndarray, radius_squared: int) -> np.ndarray:
     tiles[:] = padded.reshape(count, LANES, d).transpose(0, 2, 1)
     row_counts, lane_counts = np.zeros(count * LANES, np.int32), np.zeros(count * LANES, np.int32)
     for t in range(count):
-        pairs._count_exactly(padded, t * LANES, n, tiles, t, float(radius_squared), row_counts, lane_counts, t)
+        pairs.count_exactly(padded, t * LANES, n, tiles, t, float(radius_squared), row_counts, lane_counts, t)
     return row_counts + lane_counts
 
 

@@ -46,7 +46,7 @@ SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= _FEATURES
 # Rows and vectors of lanes held at once, by the number of registers: 6 x 4 sums fill AVX-512, 4 x 1 (8 halves) AVX2.
 _ROWS, _VECTORS = (6, 4) if "avx512f" in _FEATURES else (4, 1)
 _CELLS_PER_OCTAVE = 128
-_OCTAVES = 16
+_OCTAVES = 40  # from 1/64 of the radius up to 2**34 radii
 CELLS = _CELLS_PER_OCTAVE * _OCTAVES
 """Number of cells of a table of ranks."""
 _SLACK = 1e-9
@@ -267,7 +267,7 @@ _count_part = _counting_block(SCREEN_ROWS, 1, WIDTH)
 
 
 @kernel
-def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
+def count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
     """Compare rows start..stop, and no others, with one tile; adds friends to row_counts and LANES of lane_counts."""
     i = start
     while i + _ROWS <= stop:
@@ -330,14 +330,18 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
     unit = unit_of(radius)
     cells = np.empty(m, np.int64)
     ranks[:] = 0
+    members = np.zeros(2, np.int64)
     for i in range(m):
         c = np.int64(wide[i])
+        members[c] += 1
         cells[i] = c * (CELLS + 1) + _cell(distances[i], unit)
         ranks[c, cells[i] - c * (CELLS + 1)] += 1
     at = 0
     for c in range(2):
         classes[c, 0] = at
-        for cell in range(CELLS + 1):
+        if members[c] == 0:
+            ranks[c] = at
+        for cell in range(CELLS + 1 if members[c] else 0):
             here = ranks[c, cell]
             ranks[c, cell] = at
             at += here
@@ -377,7 +381,7 @@ def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_c
             _count_rows(points, i, tile_points, tile, 0, radius2, row_counts, lane_counts, target)
             i += _ROWS
     if end < stop:
-        _count_exactly(points, end, stop, tile_points, tile, radius2, row_counts, lane_counts, target)
+        count_exactly(points, end, stop, tile_points, tile, radius2, row_counts, lane_counts, target)
 
 
 @kernel
@@ -459,7 +463,7 @@ def sweep(rows, tiles, limits, counts):
                             lane_counts[t * LANES :], 0, state,
                         )  # fmt: skip
                 if start <= mine < stop:
-                    _count_exactly(points, mine, later, tile_points, t, radius2, row_counts, scratch, 0)
+                    count_exactly(points, mine, later, tile_points, t, radius2, row_counts, scratch, 0)
                     for j in range(LANES):
                         lane_counts[t * LANES + j] += scratch[j] if j < kept else 0
                         scratch[j] = 0
@@ -581,13 +585,13 @@ def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_count
         if high - low >= blocks:
             low, high = 0, blocks
         first, last = row_starts[max(low, 0)], row_starts[min(high, blocks)]
-        _count_exactly(rows, first, last, tiles, t, radius2, row_counts, lane_counts, t)
+        count_exactly(rows, first, last, tiles, t, radius2, row_counts, lane_counts, t)
         if low < 0:
-            _count_exactly(
+            count_exactly(
                 rows, row_starts[low + blocks], row_starts[blocks], tiles, t, radius2, row_counts, lane_counts, t
             )
         elif high > blocks:
-            _count_exactly(rows, 0, row_starts[high - blocks], tiles, t, radius2, row_counts, lane_counts, t)
+            count_exactly(rows, 0, row_starts[high - blocks], tiles, t, radius2, row_counts, lane_counts, t)
 
 
 @kernel

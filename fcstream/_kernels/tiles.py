@@ -61,10 +61,10 @@ def arrange(rows, distances, order, positions, out, out_distances):
 
 
 @kernel
-def note_arrivals(order, positions, slots, before, arrivals):
-    """Record each lane's arrival number: row order[i] stands at positions[i] and came as number before + order[i]."""
+def note_arrivals(order, positions, slots, came, arrivals):
+    """Record each lane's arrival number: row order[i] stands at positions[i] and came as number came[order[i]]."""
     for i in range(len(order)):
-        arrivals[slots[positions[i]]] = before + order[i]
+        arrivals[slots[positions[i]]] = came[order[i]]
 
 
 @kernel
@@ -211,10 +211,12 @@ def load(tiles, lanes, rows):
 
 
 @kernel
-def totals(shape, counts, certain_counts, out):
-    """Add counts (t * LANES,) and certain_counts (t,) of the used lanes to out (n,) int64, in the lanes' order."""
+def totals(shape, counts, certain_counts, sign, out):
+    """Add sign times counts (t * LANES,) and certain_counts (t,) of the used lanes to out (n,) int64, in the lanes'
+    order.
+    """
     at = 0
     for t in range(len(shape)):
         for j in range(shape[t, 0]):
-            out[at] += counts[t * LANES + j] + certain_counts[t]
+            out[at] += sign * (counts[t * LANES + j] + certain_counts[t])
             at += 1

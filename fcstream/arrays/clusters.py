@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..counting.exact import FriendCounts, WindowView
+from ..counting.exact import FriendCounts
+from ..counting.views import WindowView
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned

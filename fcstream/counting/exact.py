@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +12,11 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, CounterBroken
 from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from . import threads
-from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, may_screen
+from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, TileSegment, may_screen
+from .views import MAX_POINTS, WindowView, numbered
 
 STAGED = 6144
 """Largest number of points of one pane that wait to be counted together."""
-MAX_POINTS = 2**31 - 1
-"""Largest number of points of one pane, because the counts of one pane with another are 32-bit integers."""
 _MIN_STAGED = 16
 _QUICK = 16  # up to this dimension fewer points wait, so that closing a window takes less than a millisecond
 _QUICK_VALUES = 3 * 2**14
@@ -28,108 +25,11 @@ _SLOW_WORK = 200_000_000  # the same without 8-bit products
 _ALONE = 100_000_000  # with fewer coordinates to compare than this, another thread does not pay
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
 _FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Selected points of a window, as kernels read them: read only, valid until the next `add` or `drop`.
-
-    Attributes
-    ----------
-    parts : tuple of (float64 (t, d, LANES), bool (t * LANES,))
-        Tiles, and a mask that says which of their lanes are selected.
-    size : int
-        The number of selected points; private.
-    dimension : int
-    """
-
-    parts: tuple[tuple[NDArray[np.float64], NDArray[np.bool_]], ...]
-    size: int
-    dimension: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowView:
-    """View of a closing window, as a mechanism reads it (specification 3.1).
-
-    Read only, and valid until the next `add` or `drop`.
-
-    Attributes
-    ----------
-    tiles : tuple of float64 (t, d, LANES)
-        Integer coordinates; unused lanes hold +inf.
-    lanes : tuple of int64 (n_i,)
-        Lanes of each tile array that hold points, ascending.
-    counts : int64 (n,)
-        Friend count of every point within the window, in the order of the lanes; empty if there is no radius.
-    arrivals : tuple of int32 or int64 (t * LANES,)
-        The arrival number of each lane's point, counted from 0, pane by pane; () if the order is not known.
-    dimension : int
-    scores : int64 (n,) or None
-        What a sampled counter gives in place of counts: for every point, 1 + the number of friends - the number of
-        others among its sampled partners.
-    sampling : (str, Fraction) or None
-        How partners were sampled (``blocks`` or ``hidden``), and at which rate.
-    """
-
-    tiles: tuple[NDArray[np.float64], ...]
-    lanes: tuple[NDArray[np.int64], ...]
-    counts: NDArray[np.int64]
-    arrivals: tuple[NDArray[np.int32] | NDArray[np.int64], ...]
-    dimension: int
-    scores: NDArray[np.int64] | None = None
-    sampling: tuple[str, Fraction] | None = None
-
-    def __repr__(self) -> str:
-        return f"<WindowView of points with {self.dimension} coordinates>"  # points and counts are private
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.lanes))
-
-    def select(self, mask: NDArray[np.bool_]) -> Selection:
-        """Select the points whose entry is true in a mask (n,), which is in the order of `counts`."""
-        parts, start = [], 0
-        for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
-            inside = np.zeros(len(tiles) * LANES, np.bool_)
-            inside[lanes] = mask[start : start + len(lanes)]
-            start += len(lanes)
-            parts.append((tiles, inside))
-        return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
-
-    def arrival_order(self) -> NDArray[np.int64] | None:
-        """Return the arrival number, from 0, of the point of each count (n,).
-
-        Unlike the order of the lanes it does not depend on how points were batched. None for sampled counts, since two
-        counters draw different coins anyway.
-        """
-        if self.scores is not None or len(self.arrivals) != len(self.tiles):
-            return None
-        order, start = np.empty(self.size, np.int64), 0
-        for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
-            order[start : start + len(lanes)] = arrivals[lanes]
-            start += len(lanes)
-        return order
-
-    def in_order(self) -> NDArray[np.int64]:
-        """Return the counts in the order in which the points arrived."""
-        arrival_order = self.arrival_order()
-        if arrival_order is None:
-            raise ConfigError("must come from exact counts: sampled ones have no order", "view")
-        ordered = np.empty_like(self.counts)
-        ordered[arrival_order] = self.counts
-        return ordered
-
-    def points(self) -> NDArray[np.float64]:
-        """Copy the window's lattice points as rows (n, d)."""
-        from .._kernels import tiles as kernels
-
-        rows = np.empty((self.size, self.dimension))
-        start = 0
-        for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
-            kernels.load(tiles, lanes, rows[start : start + len(lanes)])
-            start += len(lanes)
-        return rows
+_APART = 16  # fewer points do not get a frame of their own if there is one
+_FEW_COORDINATES = 2**20  # a window of fewer coordinates to compare is compared as it is, without frames
+# What sliding windows cost, in nanoseconds: to count one anew, its points and coordinates, the coordinates of a pair
+# that distances do not decide, and to keep the counts of one pane with another.
+_WINDOW_NS, _POINT_NS, _COORDINATE_NS, _SCREENED_NS, _EXACT_NS, _PANE_NS = 100_000, 60, 2, 0.003, 0.04, 50_000
 
 
 class PointCounts:
@@ -230,9 +130,9 @@ class PointCounts:
             if dropped is None:
                 return
             for other in self._neighbors(pane):
-                self._panes[other].counts.pop(pane, None)
-                self._panes[other].certain_counts.pop(pane, None)
-            self._spare[:] = dropped.chunks
+                for segment in self._panes[other].segments:
+                    segment.forget(pane)
+            self._spare[:] = [chunk for segment in dropped.segments for chunk in segment.chunks]
 
     def free_spare(self) -> None:
         """Free the memory that `drop` keeps for the next pane."""
@@ -264,46 +164,87 @@ class PointCounts:
     def _count(self, pane: int, points: NDArray[np.float64]) -> None:
         """Store points and compare them with all points in reach."""
         held = self._panes.get(pane)
-        if held is not None and held.size + len(points) > MAX_POINTS:
-            raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         if held is None:
-            frame = None if self._radius_squared is None else self._frame(pane, points)
-            held = self._panes[pane] = TilePane(self.dimension, frame, self._width, self._spare)
+            held = self._panes[pane] = TilePane()
+        before = held.size
+        if before + len(points) > MAX_POINTS:
+            raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
+        came = np.arange(before, before + len(points), dtype=np.int32)
+        segment = self._segment(pane, held, points)
+        inner = None if segment.frame is None else self._inner(segment.frame, points)
+        if inner is None:
+            self._place(pane, segment, points, came)
+        else:
+            self._place(pane, segment, points[~inner], came[~inner])
+            self._place(pane, self._segment(pane, held, points[inner], segment), points[inner], came[inner])
+
+    def _place(self, pane: int, held: TileSegment, points: NDArray[np.float64], came: NDArray[np.int32]) -> None:
+        """Store points with arrival numbers (m,) in a segment, and compare them with all points in reach."""
         if held.frame is None:
-            held.append(points)
+            held.append(points, came)
             return
         self._split(held, len(points))
         batch = held.frame.encode(points)
         batches = {id(held.frame): batch}
-        held.insert(batch)
+        held.insert(batch, came)
         for other in self._neighbors(pane):
-            neighbor = self._panes[other]
-            assert neighbor.frame is not None
-            rows = batches.get(id(neighbor.frame))
-            if rows is None:
-                rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
-                rows.take_slots(batch)
-            self._compare(pane, held, other, neighbor, rows)
+            self._open(held, other, batch)
+            for neighbor in self._panes[other].segments:
+                assert neighbor.frame is not None
+                rows = batches.get(id(neighbor.frame))
+                if rows is None:
+                    rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
+                    rows.take_slots(batch)
+                neighbor.forget_sums(pane)
+                self._compare(pane, held, other, neighbor, rows)
         held.forget_batch()
 
-    def _split(self, held: TilePane, coming: int) -> None:
-        """Divide a pane's points into more buckets, if a subclass does so."""
+    def _segment(
+        self, pane: int, held: TilePane, points: NDArray[np.float64], coarse: TileSegment | None = None
+    ) -> TileSegment:
+        """Return the segment that takes new points: one whose frame suits them, and is not too coarse, or a new one."""
+        for segment in reversed(held.segments):
+            if segment.frame is None or (segment is not coarse and self._suits(segment.frame, points)):
+                return segment
+        if not held.may_begin(len(points)):
+            return held.segments[-1]
+        frame = None if self._radius_squared is None else self._frame(pane, points, _FEW if coarse is None else 1)
+        return held.begin(TileSegment(self.dimension, frame, self._width, self._spare))
 
-    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
-        """Count a batch of one pane against the tiles of another or the same."""
+    def _suits(self, frame: Frame, points: NDArray[np.float64]) -> bool:
+        """Return whether a frame is good enough for further points of its pane."""
+        return True
+
+    def _inner(self, frame: Frame, points: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """Mark the points (m,) that need a finer frame than the one for most of them; None if there are none."""
+        return None
+
+    def _open(self, held: TileSegment, other: int, batch: SortedRows) -> None:
+        """Prepare the counts of a batch's lanes with one pane, before they are compared."""
+
+    def _split(self, held: TileSegment, coming: int) -> None:
+        """Divide a segment's points into more buckets, if a subclass does so."""
+
+    def _compare(self, pane: int, held: TileSegment, other: int, neighbor: TileSegment, batch: SortedRows) -> None:
+        """Count a batch of one pane against the tiles of a segment of another or the same."""
         raise NotImplementedError
 
     def _screens(self) -> bool:
         return False
 
-    def _frame(self, pane: int, points: NDArray[np.float64]) -> Frame:
-        """Return a frame for a new pane: the frame of a pane in reach if it suits the points, else a new one."""
+    def _frame(self, pane: int, points: NDArray[np.float64], coded: int) -> Frame:
+        """Return a frame for points: that of a pane in reach if it suits them, else a new one.
+
+        A new one has 8-bit codes from `coded` points on.
+        """
         assert self._radius_squared is not None
+        screened = len(points) >= coded and self._screens()
         for other in self._neighbors(pane):
-            frame = self._panes[other].frame
-            if frame is not None and frame.suits(points):
-                return frame
-        return Frame(points, self._radius_squared, len(points) >= _FEW and self._screens())
+            for segment in self._panes[other].segments:
+                frame = segment.frame
+                if other != pane and frame is not None and (frame.scale > 0 or not screened) and frame.suits(points):
+                    return frame
+        return Frame(points, self._radius_squared, screened)
 
 
 class FriendCounts(PointCounts):
@@ -321,12 +262,14 @@ class FriendCounts(PointCounts):
 
     Notes
     -----
-    A pair of points is compared at most once, even if many windows hold both points. Two points are friends if the
-    exact integer predicate sum((x-y)**2) <= radius_squared holds, so counts do not depend on order, batches, threads or
-    processor. Points wait until there are enough of them to be compared together (at most 6,144 points and a few
-    milliseconds of work); `view` counts all that still wait. A batch is sorted by distance from a pivot: the triangle
-    inequality decides whole ranges of pairs without reading their points, 8-bit products decide most other pairs, and
-    the exact kernel decides the rest. The run time depends on the data. The counts are the same whichever step decides.
+    Two points are friends if the exact integer predicate sum((x-y)**2) <= radius_squared holds, so counts do not depend
+    on order, batches, threads or processor. Points wait until there are enough of them to be compared together (at most
+    6,144 points and a few milliseconds of work); `view` counts all that still wait. A batch is sorted by distance from
+    a pivot: the triangle inequality decides whole ranges of pairs without reading their points, 8-bit products decide
+    most other pairs, and the exact kernel decides the rest. Points that lie unlike those before them get a pivot of
+    their own. Small windows are compared as they are, and small windows that slide are counted anew at each `view`,
+    where that is cheaper than to compare each pair once and to keep its bit. The run time depends on the data. The
+    counts are the same whichever step decides.
 
     One counter must not be used by several threads at once; different counters are independent of each other.
 
@@ -341,22 +284,30 @@ class FriendCounts(PointCounts):
         super().__init__(dimension, radius_squared, reach)
         self._screened: bool | None = None
         self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
+        self._lent: list[FriendCounts] = []  # counters of the windows that were counted anew since the last `drop`
+        self._idle: FriendCounts | None = None
+        self._overpaid = 0.0
 
     def view(self, panes: Iterable[int]) -> WindowView:
         """Return the view of the window made of `panes`, with counts summed over them; absent panes are empty."""
-        wanted = self._counted(panes)
+        wanted = list(panes)
+        anew = self._anew(wanted)
+        if anew is not None:
+            return anew
+        wanted = self._counted(wanted)
+        together = set(wanted)
         tiles, lanes, counts, arrivals = [], [], [], []
         before = 0
         for pane in wanted:
-            held = self._panes[pane]
-            for chunk, here in held.parts():
-                inside = held.lanes(here)
-                tiles.append(chunk.tiles[: here.stop - here.start])
-                lanes.append(inside)
-                arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
+            size = self._panes[pane].size
+            for held in self._panes[pane].segments:
+                for chunk, here in held.parts():
+                    tiles.append(chunk.tiles[: here.stop - here.start])
+                    arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, size))
+                lanes += held.lanes()
                 if self._radius_squared is not None:
-                    counts.append(_totals(held, here, len(inside), wanted))
-            before += held.size
+                    counts.append(held.counts_over(together))
+            before += size
         return WindowView(
             tuple(tiles),
             tuple(lanes),
@@ -364,6 +315,17 @@ class FriendCounts(PointCounts):
             tuple(arrivals),
             self.dimension,
         )
+
+    def drop(self, pane: int) -> None:
+        super().drop(pane)
+        if self._lent:
+            self._idle = self._lent[0]
+            self._idle.drop(0)
+            self._lent.clear()
+
+    def free_spare(self) -> None:
+        super().free_spare()
+        self._idle = None
 
     def _max_staged(self, pane: int) -> int:
         if self._radius_squared is None:
@@ -382,20 +344,82 @@ class FriendCounts(PointCounts):
         """Return the share of pairs, so far, that distances from a pivot left undecided."""
         return float(self._state[2] / self._state[3]) if self._state[3] else 1.0
 
-    def _split(self, held: TilePane, coming: int) -> None:
+    def _suits(self, frame: Frame, points: NDArray[np.float64]) -> bool:
+        screened = frame.scale > 0 or not self._screens() or len(points) < _FEW
+        return screened and (len(points) < _APART or frame.suits(points))
+
+    def _inner(self, frame: Frame, points: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        return None if len(points) < _FEW else frame.inner(points, _APART)
+
+    def _anew(self, panes: list[int]) -> WindowView | None:
+        """Return the view of a window that is counted from its points alone, if that is cheaper than to keep counts.
+
+        No point stops waiting for it, so that the points of small panes may never be compared in another way.
+        """
+        if self._broken:
+            raise CounterBroken
+        held = [pane for pane in panes if pane in self._panes or pane in self._staged]
+        size = sum(map(self.size, held))
+        if 0 < size * size * self.dimension <= _FEW_COORDINATES:
+            return _count_few(self._rows(held), self._radius_squared)
+        if len(held) < 2 or self._radius_squared is None or not self._anew_pays(held, size):
+            return None
+        counter = self._idle or FriendCounts(self.dimension, self.radius_squared)
+        self._idle = None
+        counter._state = self._state
+        self._lent.append(counter)
+        counter.add(0, self._rows(held))
+        return counter.view([0])
+
+    def _anew_pays(self, panes: list[int], size: int) -> bool:
+        """Return whether a window of some panes costs less when it is counted anew than when counts are kept.
+
+        To begin with counts costs as much as many slides do; it is put off until as much has been paid too much.
+        """
+        pair = self._asked() * self.dimension * (_SCREENED_NS if self._screens() else _EXACT_NS)
+        point = _POINT_NS + _COORDINATE_NS * self.dimension
+        anew = _WINDOW_NS + size * (point + size / 2 * pair)
+        kept = len(panes) * _PANE_NS + size / len(panes) * (point + size * pair)
+        if anew <= kept:
+            self._overpaid = 0.0
+            return True
+        self._overpaid += anew - kept
+        waiting = sum(pane in self._staged and self._staged[pane].size > 0 for pane in panes)
+        return self._overpaid < (waiting - 1) * len(panes) / 2 * _PANE_NS
+
+    def _rows(self, panes: list[int]) -> NDArray[np.float64]:
+        """Return the points (n, d) of some panes, pane by pane in the order of their arrival."""
+        parts = []
+        for pane in panes:
+            if pane in self._panes:
+                parts.append(self._panes[pane].rows())
+            if pane in self._staged:
+                stage = self._staged[pane]
+                parts.append(stage.points[: stage.size])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _split(self, held: TileSegment, coming: int) -> None:
         if self._asked() < _WORTH:
             held.split_buckets(coming)
 
-    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
+    def _open(self, held: TileSegment, other: int, batch: SortedRows) -> None:
         from .._kernels import tiles as kernels
 
         counts, certain_counts = held.counts_with(other)
         kernels.open_lanes(batch.slots, certain_counts, counts)
+
+    def _compare(self, pane: int, held: TileSegment, other: int, neighbor: TileSegment, batch: SortedRows) -> None:
+        from .._kernels import tiles as kernels
+
         row_counts, row_sure = self._sweep(batch, neighbor, *neighbor.counts_with(pane))
-        kernels.settle(batch.slots, row_counts, row_sure, counts)
+        kernels.settle(batch.slots, row_counts, row_sure, held.counts[other])
 
     def _sweep(
-        self, batch: SortedRows, neighbor: TilePane, lane_counts: NDArray[np.int32], certain_counts: NDArray[np.int32]
+        self,
+        batch: SortedRows,
+        neighbor: TileSegment,
+        lane_counts: NDArray[np.int32],
+        certain_counts: NDArray[np.int32],
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Compare a batch with all tiles of a pane, and return the counts of the batch's rows.
 
@@ -452,28 +476,20 @@ class CrossCounts(FriendCounts):
     def _neighbors(self, pane: int) -> list[int]:
         return [other for other in super()._neighbors(pane) if other != pane]
 
-
-def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
-    """Number a pane's points by arrival within a window.
-
-    `came` holds their numbers within the pane, `size` is the number of points of the pane, and `before` the number of
-    points in the window's earlier panes.
-    """
-    if before == 0:
-        return came
-    return came + np.int32(before) if before + size <= MAX_POINTS else came.astype(np.int64) + before
+    def _anew(self, panes: list[int]) -> None:
+        return None
 
 
-def _totals(held: TilePane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
-    """Sum the counts of some tiles' points over panes."""
-    from .._kernels import tiles as kernels
+def _count_few(points: NDArray[np.float64], radius_squared: float | None) -> WindowView:
+    """Compare all pairs of few points (n, d), and return them as a window."""
+    from .._kernels import few_points
 
-    total = np.zeros(size, np.int64)
-    for other in panes:
-        if other in held.counts:
-            lanes = slice(here.start * LANES, here.stop * LANES)
-            kernels.totals(held.columns.shape[here], held.counts[other][lanes], held.certain_counts[other][here], total)
-    return total
+    n, d = points.shape
+    tiles = np.empty((-(-n // LANES), d, LANES))
+    counts = np.empty(0 if radius_squared is None else n, np.int64)
+    few_points.count(points, radius_squared or 0.0, tiles, counts)
+    order = np.arange(len(tiles) * LANES)
+    return WindowView((tiles,), (order[:n],), counts, (order,), d)
 
 
 def _deal(parts: list[tuple[TileBlock, slice]], hands: int) -> list[list[tuple[TileBlock, slice]]]:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..stream.lattice import MAX_RADIUS_SQUARED
-from .exact import FriendCounts, PointCounts, Selection, WindowView, numbered
-from .tiles import LANES, SortedRows, TilePane
+from .exact import FriendCounts, PointCounts
+from .tiles import LANES, SortedRows, TileSegment
+from .views import Selection, WindowView, numbered
 
 MAX_RADII = 256
 _WORK = 20_000_000  # pairs to compare for one batch of staged points: about ten milliseconds
@@ -142,12 +143,15 @@ class LadderCounts(PointCounts):
         wanted = self._counted(panes)
         parts, arrivals, before = [], [], 0
         for pane in wanted:
-            held = self._panes[pane]
-            for chunk, here in held.parts():
-                by_radius = tuple(self._by_radius(held.counts[other])[here] for other in wanted if other in held.counts)
-                parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), by_radius))
-                arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
-            before += held.size
+            size = self._panes[pane].size
+            for held in self._panes[pane].segments:
+                for (chunk, here), lanes in zip(held.parts(), held.lanes(), strict=True):
+                    by_radius = tuple(
+                        self._by_radius(held.counts[other])[here] for other in wanted if other in held.counts
+                    )
+                    parts.append((chunk.tiles[: here.stop - here.start], lanes, by_radius))
+                    arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, size))
+            before += size
         return MultiRadiusView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 
     def _by_radius(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -159,7 +163,7 @@ class LadderCounts(PointCounts):
         held = sum(self._panes[other].size for other in self._neighbors(pane))
         return int(max(_MIN_STAGED, min(_MAX_STAGED, _WORK / max(held, 1))))
 
-    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
+    def _compare(self, pane: int, held: TileSegment, other: int, neighbor: TileSegment, batch: SortedRows) -> None:
         from .._kernels import pairs
 
         mine = self._by_radius(held.counts_with(other)[0])

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, CounterBroken
 from ..noise.samplers import MAX_BLOCKS, SMALLEST_RATE, Noise
 from ..stream.lattice import MAX_RADIUS_SQUARED
-from .exact import MAX_POINTS, WindowView
 from .tiles import LANES, StagedPoints, aligned
+from .views import MAX_POINTS, WindowView
 
 _WORK = 1_000_000_000  # coordinates to compare for one batch of staged points
 _MIN_STAGED, _MAX_STAGED = 256, 65536

@@ -24,6 +24,10 @@ _FIRST_TILES, _MAX_TILES = 4, 2048
 _MAX_BUCKETS = 128
 _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
 _SAMPLE = 512
+_DISTINCT = 7 / 8  # a sample with a smaller share of distinct distances is taken anew, without the equal points
+_BETTER = 16  # a frame of so many times fewer points than come is not used for them
+_KNOWN = 1 / 16  # such a share of rows near the pivot has buckets enough
+_GROWTH = 1.5  # a pane grows by this factor before it gets a further frame
 _SLACK = 1e-9
 
 
@@ -53,18 +57,32 @@ class Frame:
     def __init__(self, rows: NDArray[np.float64], radius_squared: float, screened: bool) -> None:
         from .._kernels import tiles
 
-        few = rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE]
-        self.radius = math.sqrt(radius_squared)
-        self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
-        distances = np.empty(len(few))
-        tiles.distances_from(few, self.pivot, distances)
+        few, distances = self._center(rows)
         in_order = np.sort(distances)
+        if np.count_nonzero(in_order[1:] > in_order[:-1]) < _DISTINCT * (len(few) - 1):
+            # Equal points would drag the pivot to themselves, and leave few buckets to all others.
+            distances = np.empty(len(rows))
+            tiles.distances_from(rows, self.pivot, distances)
+            few, distances = self._center(rows[np.sort(np.unique(distances, return_index=True)[1])])
+            in_order = np.sort(distances)
+        self.radius = math.sqrt(radius_squared)
+        self.sampled = len(few)
         self.scale = 0.0
         if screened:
             near = few[distances <= max(self.radius, 1.5 * float(in_order[len(few) // 2]))]
             self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127)
         self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MAX_BUCKETS) // _MAX_BUCKETS]
         self._worst = 0.0
+
+    def _center(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Take a sample of rows, make its middle the pivot, and return it with its distances from there."""
+        from .._kernels import tiles
+
+        few = rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE]
+        self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
+        distances = np.empty(len(few))
+        tiles.distances_from(few, self.pivot, distances)
+        return few, distances
 
     def encode(self, rows: NDArray[np.float64]) -> SortedRows:
         """Measure rows by distance from the pivot, and sort them by it."""
@@ -89,14 +107,37 @@ class Frame:
         return batch
 
     def suits(self, rows: NDArray[np.float64]) -> bool:
-        """Return whether `rows` lie about as far from the pivot as the points that the frame was made from."""
+        """Return whether `rows` lie about as far from the pivot as the points that the frame was made from.
+
+        A frame of far fewer points than `rows` does not suit them either: its pivot is a poor middle.
+        """
         from .._kernels import tiles
 
+        if min(len(rows), _SAMPLE) > _BETTER * self.sampled:
+            return False
         few = rows[:: max(1, len(rows) // 64)]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
+        found, room = float(np.median(distances)), self.radius / 4
+        typical, far = float(self._quantiles[_MAX_BUCKETS // 2]), float(self._quantiles[_MAX_BUCKETS * 7 // 8])
+        return found <= 2 * far + room and typical <= 2 * found + room
+
+    def inner(self, rows: NDArray[np.float64], least: int) -> NDArray[np.bool_] | None:
+        """Mark the rows (m,) that lie so near the pivot that the frame's codes and buckets are too coarse for them.
+
+        None if they are fewer than `least`, or all.
+        """
+        from .._kernels import tiles
+
         typical = float(self._quantiles[_MAX_BUCKETS // 2])
-        return float(np.median(distances)) <= 2 * typical + self.radius / 4
+        if typical <= 2 * self.radius:
+            return None
+        distances = np.empty(len(rows))
+        tiles.distances_from(rows, self.pivot, distances)
+        near: NDArray[np.bool_] = 2 * distances < typical - self.radius / 4
+        found = int(np.count_nonzero(near))
+        known = self.scale == 0 and found > _KNOWN * len(rows)
+        return None if known or not least <= found < len(rows) else near
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
         """Return the distances that divide the points into `buckets` buckets, a power of two."""
@@ -201,8 +242,8 @@ class _TileColumns:
             setattr(self, name, new)
 
 
-class TilePane:
-    """Tiles that hold the points of one pane, with the points' counts for every pane in reach.
+class TileSegment:
+    """Tiles that hold points of one pane that share a frame, with the points' counts for every pane in reach.
 
     Attributes
     ----------
@@ -222,6 +263,10 @@ class TilePane:
         self.columns = _TileColumns()
         self.counts: dict[int, NDArray[np.int32]] = {}
         self.certain_counts: dict[int, NDArray[np.int32]] = {}
+        self._summed: set[int] = set()
+        self._sums = np.empty(0, np.int64)
+        self._lanes: list[NDArray[np.int64]] = []
+        self._listed = 0
         self._dimension = dimension
         self._screened = frame is not None and frame.scale > 0
         self._open = np.full((2, 1), -1, np.int64)
@@ -237,8 +282,8 @@ class TilePane:
                     table[pane][: len(found)] = found
         return self.counts[pane], self.certain_counts[pane]
 
-    def insert(self, batch: SortedRows) -> None:
-        """Store a batch's rows and note their lanes in the batch.
+    def insert(self, batch: SortedRows, came: NDArray[np.int32]) -> None:
+        """Store a batch's rows, which have arrival numbers (m,) in their pane, and note their lanes in the batch.
 
         Until `forget_batch`, `self_rows` says which tiles hold the batch's rows.
         """
@@ -246,14 +291,14 @@ class TilePane:
 
         buckets = self._open.shape[1]
         self._make_room(self.tiles + -(-batch.size // LANES) + 2 * buckets)
-        columns, before = self.columns, self.tiles
+        columns = self.columns
         edges = self.frame.edges(buckets) if self.frame else np.empty(0)
         self.tiles = tiles.assign_slots(
-            batch.distances, batch.classes, edges, self._open, before, columns.shape, columns.spans, columns.self_rows,
-            batch.slots,
+            batch.distances, batch.classes, edges, self._open, self.tiles, columns.shape, columns.spans,
+            columns.self_rows, batch.slots,
         )  # fmt: skip
         arrivals = columns.arrivals.reshape(-1)
-        tiles.note_arrivals(batch.order, batch.positions, batch.slots, self.size, arrivals)
+        tiles.note_arrivals(batch.order, batch.positions, batch.slots, came, arrivals)
         self.size += batch.size
         for chunk in self.chunks:
             here = slice(chunk.first, min(self.tiles, chunk.first + len(chunk.tiles)))
@@ -262,11 +307,11 @@ class TilePane:
             if self._screened:
                 tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes, chunk.starts)
 
-    def append(self, rows: NDArray[np.float64]) -> None:
-        """Store rows in the order of their arrival, in a pane without a frame."""
+    def append(self, rows: NDArray[np.float64], came: NDArray[np.int32]) -> None:
+        """Store rows in the order of their arrival, without a frame."""
         batch = SortedRows(len(rows), self._dimension)
         batch.rows[: len(rows)] = rows
-        self.insert(batch)
+        self.insert(batch, came)
         self.forget_batch()
 
     def forget_batch(self) -> None:
@@ -290,13 +335,52 @@ class TilePane:
             if last > chunk.first:
                 yield chunk, slice(chunk.first, last)
 
-    def lanes(self, tiles: slice) -> NDArray[np.int64]:
-        """Return the lanes of `tiles` that hold points, counted from the first lane of the first of them."""
+    def lanes(self) -> list[NDArray[np.int64]]:
+        """Return for each of `parts` the lanes that hold points, counted from the first lane of its first tile."""
         from .._kernels import tiles as kernels
 
-        shape = self.columns.shape[tiles]
-        lanes = np.empty(len(shape) * LANES, np.int64)
-        return lanes[: kernels.used_lanes(shape, lanes)]
+        if self._listed != self.size:
+            self._lanes = []
+            for _, here in self.parts():
+                shape = self.columns.shape[here]
+                lanes = np.empty(len(shape) * LANES, np.int64)
+                self._lanes.append(lanes[: kernels.used_lanes(shape, lanes)])
+            self._listed = self.size
+        return self._lanes
+
+    def counts_over(self, panes: set[int]) -> NDArray[np.int64]:
+        """Return the counts of the points (n,) with all points of `panes`, in the lanes' order; not to be changed.
+
+        The sums are kept, so that a window which slides on pays for the panes by which it differs from the last one.
+        """
+        if len(self._sums) != self.size:
+            self._sums, self._summed = np.zeros(self.size, np.int64), set()
+        wanted = self.counts.keys() & panes
+        for pane in self._summed - wanted:
+            self.forget_sums(pane)
+        for pane in wanted - self._summed:
+            self._sum(pane, 1)
+            self._summed.add(pane)
+        return self._sums
+
+    def forget_sums(self, pane: int) -> None:
+        """Take the counts with a pane out of the kept sums, before they change."""
+        if pane in self._summed:
+            if len(self._sums) == self.size:
+                self._sum(pane, -1)
+            self._summed.remove(pane)
+
+    def forget(self, pane: int) -> None:
+        """Forget the counts with a pane."""
+        self.forget_sums(pane)
+        self.counts.pop(pane, None)
+        self.certain_counts.pop(pane, None)
+
+    def _sum(self, pane: int, sign: int) -> None:
+        from .._kernels import tiles as kernels
+
+        shape = self.columns.shape[: self.tiles]
+        kernels.totals(shape, self.counts[pane], self.certain_counts[pane], sign, self._sums)
 
     def _make_room(self, tiles: int) -> None:
         if tiles > len(self.columns.shape):
@@ -320,6 +404,50 @@ class TilePane:
             aligned((coded, -(-self._dimension // 4), LANES), np.int32),  # type: ignore[arg-type]
             aligned((coded, LANES), np.int32),  # type: ignore[arg-type]
         )
+
+
+class TilePane:
+    """Points of one pane, in segments: those that lie unlike the first ones have a frame of their own.
+
+    What comes first does not decide how fast the rest is counted.
+
+    Attributes
+    ----------
+    segments : list of TileSegment
+    """
+
+    def __init__(self) -> None:
+        self.segments: list[TileSegment] = []
+        self._last_began = 0
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def may_begin(self, coming: int) -> bool:
+        """Whether the pane has grown enough for a further segment."""
+        return not self.segments or self.size + coming >= _GROWTH * self._last_began
+
+    def begin(self, segment: TileSegment) -> TileSegment:
+        """Begin a segment, which takes the points that come next."""
+        self._last_began = self.size
+        self.segments.append(segment)
+        return segment
+
+    def rows(self) -> NDArray[np.float64]:
+        """Copy the points (n, d) in the order of their arrival."""
+        from .._kernels import tiles as kernels
+
+        found: list[NDArray[np.float64]] = []
+        came: list[NDArray[np.int32]] = []
+        for segment in self.segments:
+            for (chunk, here), lanes in zip(segment.parts(), segment.lanes(), strict=True):
+                found.append(np.empty((len(lanes), chunk.tiles.shape[1])))
+                kernels.load(chunk.tiles, lanes, found[-1])
+                came.append(segment.columns.arrivals[here].reshape(-1)[lanes])
+        rows = np.empty((self.size, found[0].shape[1]))
+        rows[np.concatenate(came)] = np.concatenate(found)
+        return rows
 
 
 def may_screen(dimension: int) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from ..counting.exact import Selection
+from ..counting.views import Selection
 from ..errors import ConfigError
 from ..noise.samplers import MAX_VARIANCE, Noise
 from ..stream.lattice import MAX_COORDINATE, sqrt_up

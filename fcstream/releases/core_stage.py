@@ -12,7 +12,7 @@ import numpy as np
 from ..accounting.losses import PrivacyLoss
 from ..cores.filters import Core, ZCDPFilter
 from ..cores.sampled_filters import EXACT, HiddenCoinFilter, PairSampling, SparseZCDPFilter, design_pairs
-from ..counting.exact import WindowView
+from ..counting.views import WindowView
 from ..errors import ConfigError
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise

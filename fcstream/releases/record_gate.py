@@ -13,7 +13,8 @@ import msgspec
 from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from ..counting.exact import MAX_POINTS, PointCounts
+from ..counting.exact import PointCounts
+from ..counting.views import MAX_POINTS
 from ..errors import ConfigError
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise, normal_tail

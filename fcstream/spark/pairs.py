@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Config, Job
-from ..counting.exact import CrossCounts, FriendCounts, WindowView
+from ..counting.exact import CrossCounts, FriendCounts
 from ..counting.threads import one_thread
+from ..counting.views import WindowView
 from ..noise.samplers import Noise
 from ..planning.speeds import split_from
 from ..releases.record_gate import GatedCounter

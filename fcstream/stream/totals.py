@@ -87,7 +87,7 @@ def tile_totals(
     Parameters
     ----------
     parts : (float64 (t, d, lanes), bool (t * lanes,))
-        Tiles and which of their lanes count; see `fcstream.counting.exact.Selection`. A part may be a whole window.
+        Tiles and which of their lanes count; see `fcstream.counting.views.Selection`. A part may be a whole window.
     dimension : int
     largest : int
         Public: no term is larger in size.

@@ -32,6 +32,7 @@ INSIDE = {
     "_kernels": [
         "bits",
         "clusters",
+        "few_points",
         "lane_counts",
         "local",
         "matrices",
@@ -121,7 +122,7 @@ INSIDE = {
     ],
     "connectors.redis": ["probe", "sink", "source", "__init__", "connection", "ids"],
     "cores": ["replacement", "sampled_filters", "__init__", "filters", "generator"],
-    "counting": ["multi_radius", "sampled", "exact", "__init__", "threads", "tiles"],
+    "counting": ["multi_radius", "sampled", "exact", "views", "__init__", "threads", "tiles"],
     "deployment": [
         "report",
         "registry_record",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ...accounting.losses import PrivacyLoss
-from ...counting.exact import WindowView
+from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...counting.exact import Selection, WindowView
+from ...counting.views import Selection, WindowView
 from ...errors import ConfigError
 from ...noise.samplers import Noise
 from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center

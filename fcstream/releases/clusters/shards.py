@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...counting.exact import FriendCounts, WindowView
+from ...counting.exact import FriendCounts
+from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...noise.samplers import Noise
 from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED

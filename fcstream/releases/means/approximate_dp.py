@@ -20,7 +20,8 @@ from ...accounting.losses import (
 )
 from ...cores.filters import BasicFilter
 from ...cores.generator import FriendlyGenerator, Generated
-from ...counting.exact import FriendCounts, Selection, WindowView
+from ...counting.exact import FriendCounts
+from ...counting.views import Selection, WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise

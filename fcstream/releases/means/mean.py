@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...cores.filters import smallest_rho
 from ...cores.sampled_filters import PairSampling
-from ...counting.exact import Selection, WindowView
+from ...counting.views import Selection, WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise

@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.exact import WindowView
 from ...counting.multi_radius import LadderCounts, MultiRadiusView, SampledLadderCounts, SampledLadderView
+from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise

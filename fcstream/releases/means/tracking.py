@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...counting.exact import WindowView
+from ...counting.views import WindowView
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.exact import WindowView
+from ...counting.views import WindowView
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.panes import PaneStore

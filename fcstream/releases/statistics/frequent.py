@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from ...counting.exact import MAX_POINTS
+from ...counting.views import MAX_POINTS
 from ...errors import ConfigError
 from ...stream.panes import PaneStore
 from ...stream.selection import TextUse

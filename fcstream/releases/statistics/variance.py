@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.exact import WindowView
 from ...counting.multi_radius import MultiRadiusView, SampledLadderView
+from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise

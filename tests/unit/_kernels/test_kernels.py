@@ -23,6 +23,14 @@ from fcstream.counting.exact import FriendCounts
 FUZZ_SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_window_is_small():
+    """Windows of few points take the way of large ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_FEW_COORDINATES", 0)
+        yield
+
+
 def count(points, radius_squared, rng=None, pieces=1):
     counter = FriendCounts(points.shape[1], radius_squared)
     cuts = [] if rng is None else sorted(rng.integers(0, len(points) + 1, pieces - 1).tolist())
@@ -36,6 +44,9 @@ def small_stages(monkeypatch, rng):
     monkeypatch.setattr(exact, "STAGED", int(rng.choice([30, 70, 200, 4096])))
     monkeypatch.setattr(exact, "_MIN_STAGED", 20)
     monkeypatch.setattr(exact, "_FEW", int(rng.choice([1, 20, 128])))
+    monkeypatch.setattr(exact, "_FEW_COORDINATES", int(rng.choice([0, 2**14, 2**20])))
+    monkeypatch.setattr(exact, "_PANE_NS", float(rng.choice([0, 5e4, 1e9])))
+    monkeypatch.setattr(exact, "_APART", int(rng.choice([1, 16])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
     monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)
 
@@ -44,7 +55,7 @@ def clouds(rng, n, d):
     """Points of one of many shapes: blobs, outliers, clusters, heavy tails, grids full of ties, a line, duplicates."""
     scale = float(rng.choice([1, 3, 50, 1000, 10**5, 10**7]))
     points = rng.normal(size=(n, d)) * scale
-    kind = int(rng.integers(0, 8))
+    kind = int(rng.integers(0, 9))
     if kind == 1:
         far = rng.random(n) < 0.3
         points[far] = points[far] * 20 + 50 * scale * rng.normal(size=(int(far.sum()), 1))
@@ -60,6 +71,8 @@ def clouds(rng, n, d):
         points[: n // 2] = points[0]
     elif kind == 7:
         points *= rng.random(d) ** 4
+    elif kind == 8:
+        points[: n // 3] *= np.where(rng.random((n // 3, 1)) < 0.9, 40, 1)  # nearly all far ones come first
     return np.rint(points + rng.normal() * scale * float(rng.choice([0, 10, 1000])))
 
 
@@ -122,15 +135,16 @@ def test_fuzz_over_sliding_panes(monkeypatch):
 def test_panes_with_frames_of_their_own_are_compared(monkeypatch):
     """Data that move far between panes get a new pivot; pairs across are still exact."""
     monkeypatch.setattr(exact, "_FEW", 10)
+    monkeypatch.setattr(exact, "_PANE_NS", 0)
     rng = np.random.default_rng(1)
     counter = FriendCounts(10, 400**2 * 20, 2)
     for pane, shift in enumerate([0, 10**6, 10**6 + 300]):
         counter.add(pane, np.rint(rng.normal(size=(300, 10)) * 300) + shift)
         view = counter.view([pane - 1, pane])
         assert (view.counts == exact_counts(view.points(), 400**2 * 20)).all()
-    frames = [counter._panes[pane].frame for pane in range(3)]
-    assert frames[0] is not frames[1]
-    assert frames[1] is frames[2]
+    frames = [[segment.frame for segment in counter._panes[pane].segments] for pane in range(3)]
+    assert frames[0][0] is not frames[1][0]
+    assert frames[1] == frames[2]
 
 
 def test_trap_equal_codes_are_not_friends_below_the_scale():

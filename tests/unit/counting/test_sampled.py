@@ -282,11 +282,13 @@ def test_an_engine_whose_counter_is_interrupted_answers_nothing_more(monkeypatch
     engine = Engine(sample(window={"end": "1970-01-01T00:00:10Z"}), noise=Noise(SeededEntropy(1)))
     engine.push(np.arange(500), rows(500))
     from fcstream._kernels import tiles as kernels
+    from fcstream.counting import exact
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
+        patch.setattr(exact, "_FEW_COORDINATES", 0)
         patch.setattr(kernels, "settle", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.close()

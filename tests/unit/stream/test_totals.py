@@ -10,8 +10,9 @@ from support import naive
 from fcstream import Noise, SeededEntropy
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.counting.exact import MAX_POINTS, FriendCounts, Selection, numbered
+from fcstream.counting.exact import FriendCounts
 from fcstream.counting.multi_radius import MultiRadiusView
+from fcstream.counting.views import MAX_POINTS, Selection, numbered
 from fcstream.noise.samplers import MAX_VARIANCE
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
 from fcstream.releases.clusters import mixtures, tuples
