@@ -323,24 +323,26 @@ def unit_of(radius):
 def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
     """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] stands at positions[i].
 
-    ranks (2, CELLS + 1) int64: for each class and cell, the position from which on rows lie in that cell or a later
-    one; classes (2, 2): see `sweep`. Classes are `gap` positions apart.
+    ranks (2, CELLS + 1) int64: for each class that has rows, and each cell, the position from which on rows lie in that
+    cell or a later one; classes (2, 2): see `sweep`. Classes are `gap` positions apart.
     """
     m = len(distances)
     unit = unit_of(radius)
     cells = np.empty(m, np.int64)
-    ranks[:] = 0
-    members = np.zeros(2, np.int64)
+    wides = 0
+    for i in range(m):
+        wides += wide[i]
+    members = m - wides, wides
+    for c in range(2):
+        if members[c]:
+            ranks[c] = 0
     for i in range(m):
         c = np.int64(wide[i])
-        members[c] += 1
         cells[i] = c * (CELLS + 1) + _cell(distances[i], unit)
         ranks[c, cells[i] - c * (CELLS + 1)] += 1
     at = 0
     for c in range(2):
         classes[c, 0] = at
-        if members[c] == 0:
-            ranks[c] = at
         for cell in range(CELLS + 1 if members[c] else 0):
             here = ranks[c, cell]
             ranks[c, cell] = at

@@ -26,7 +26,8 @@ _ALONE = 100_000_000  # with fewer coordinates to compare than this, another thr
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
 _FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
 _APART = 16  # fewer points do not get a frame of their own if there is one
-_FEW_COORDINATES = 2**20  # a window of fewer coordinates to compare is compared as it is, without frames
+_FEW_COORDINATES = 6_000_000  # a window of fewer coordinates to compare is compared as it is, without frames
+_PAIR_COORDINATES = 4  # what a pair costs besides its own
 # What sliding windows cost, in nanoseconds: to count one anew, its points and coordinates, the coordinates of a pair
 # that distances do not decide, and to keep the counts of one pane with another.
 _WINDOW_NS, _POINT_NS, _COORDINATE_NS, _SCREENED_NS, _EXACT_NS, _PANE_NS = 100_000, 60, 2, 0.003, 0.04, 50_000
@@ -180,6 +181,7 @@ class PointCounts:
 
     def _place(self, pane: int, held: TileSegment, points: NDArray[np.float64], came: NDArray[np.int32]) -> None:
         """Store points with arrival numbers (m,) in a segment, and compare them with all points in reach."""
+        self._panes[pane].size += len(points)
         if held.frame is None:
             held.append(points, came)
             return
@@ -360,7 +362,7 @@ class FriendCounts(PointCounts):
             raise CounterBroken
         held = [pane for pane in panes if pane in self._panes or pane in self._staged]
         size = sum(map(self.size, held))
-        if 0 < size * size * self.dimension <= _FEW_COORDINATES:
+        if 0 < size * size * (self.dimension + _PAIR_COORDINATES) <= _FEW_COORDINATES:
             return _count_few(self._rows(held), self._radius_squared)
         if len(held) < 2 or self._radius_squared is None or not self._anew_pays(held, size):
             return None

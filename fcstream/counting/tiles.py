@@ -72,13 +72,15 @@ class Frame:
             near = few[distances <= max(self.radius, 1.5 * float(in_order[len(few) // 2]))]
             self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127)
         self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MAX_BUCKETS) // _MAX_BUCKETS]
+        self._typical = float(self._quantiles[_MAX_BUCKETS // 2])
+        self._far = float(self._quantiles[_MAX_BUCKETS * 7 // 8])
         self._worst = 0.0
 
     def _center(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Take a sample of rows, make its middle the pivot, and return it with its distances from there."""
         from .._kernels import tiles
 
-        few = rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE]
+        few = np.ascontiguousarray(rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE])
         self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
@@ -115,12 +117,11 @@ class Frame:
 
         if min(len(rows), _SAMPLE) > _BETTER * self.sampled:
             return False
-        few = rows[:: max(1, len(rows) // 64)]
+        few = np.ascontiguousarray(rows[:: max(1, len(rows) // 32)])
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
-        found, room = float(np.median(distances)), self.radius / 4
-        typical, far = float(self._quantiles[_MAX_BUCKETS // 2]), float(self._quantiles[_MAX_BUCKETS * 7 // 8])
-        return found <= 2 * far + room and typical <= 2 * found + room
+        found, room = sorted(distances.tolist())[len(few) // 2], self.radius / 4
+        return found <= 2 * self._far + room and self._typical <= 2 * found + room
 
     def inner(self, rows: NDArray[np.float64], least: int) -> NDArray[np.bool_] | None:
         """Mark the rows (m,) that lie so near the pivot that the frame's codes and buckets are too coarse for them.
@@ -129,12 +130,11 @@ class Frame:
         """
         from .._kernels import tiles
 
-        typical = float(self._quantiles[_MAX_BUCKETS // 2])
-        if typical <= 2 * self.radius:
+        if self._typical <= 2 * self.radius:
             return None
         distances = np.empty(len(rows))
         tiles.distances_from(rows, self.pivot, distances)
-        near: NDArray[np.bool_] = 2 * distances < typical - self.radius / 4
+        near: NDArray[np.bool_] = 2 * distances < self._typical - self.radius / 4
         found = int(np.count_nonzero(near))
         known = self.scale == 0 and found > _KNOWN * len(rows)
         return None if known or not least <= found < len(rows) else near
@@ -414,15 +414,14 @@ class TilePane:
     Attributes
     ----------
     segments : list of TileSegment
+    size : int
+        The number of points in all of them.
     """
 
     def __init__(self) -> None:
         self.segments: list[TileSegment] = []
+        self.size = 0
         self._last_began = 0
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
 
     def may_begin(self, coming: int) -> bool:
         """Whether the pane has grown enough for a further segment."""

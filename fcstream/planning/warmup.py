@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays.clusters import private_centers, private_mixture
 from ..arrays.statistics import private_mean, private_synthetic, private_variance
+from ..counting.exact import FriendCounts
 from ..counting.multi_radius import LadderCounts
 from ..noise.samplers import Noise, SeededEntropy
 from ..releases.totals.memory import compile_mixing
@@ -54,6 +55,9 @@ def _warm_friends(noise: Noise) -> None:
     private_variance(
         points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=noise
     )
+    many = FriendCounts(12, 100)  # the windows before were too small for what large ones need
+    many.add(0, np.zeros((1000, 12)))
+    many.view([0])
     several = LadderCounts(2, [1, 4])
     several.add(0, np.zeros((2, 2)))
     _ = several.view([0]).pairs, several.view([0]).at(0)

@@ -44,7 +44,7 @@ def small_stages(monkeypatch, rng):
     monkeypatch.setattr(exact, "STAGED", int(rng.choice([30, 70, 200, 4096])))
     monkeypatch.setattr(exact, "_MIN_STAGED", 20)
     monkeypatch.setattr(exact, "_FEW", int(rng.choice([1, 20, 128])))
-    monkeypatch.setattr(exact, "_FEW_COORDINATES", int(rng.choice([0, 2**14, 2**20])))
+    monkeypatch.setattr(exact, "_FEW_COORDINATES", int(rng.choice([0, 2**14, 2**22])))
     monkeypatch.setattr(exact, "_PANE_NS", float(rng.choice([0, 5e4, 1e9])))
     monkeypatch.setattr(exact, "_APART", int(rng.choice([1, 16])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
