@@ -54,6 +54,10 @@ def equal_first(n: int, d: int, equal: int) -> Points:
     return points
 
 
+def ascending(points: Points) -> Points:
+    return points[np.argsort((points**2).sum(axis=1))]
+
+
 def shuffled(points: Points) -> Points:
     return points[np.random.default_rng(2).permutation(len(points))]
 
@@ -78,14 +82,20 @@ def sphere(n: int, d: int, r: float) -> Points:
 # -- runs ----------------------------------------------------------------------------------------------------------
 
 
-def window(points: Points, r: float, batch: int | None = None) -> Run:
-    """A tumbling window: all points in batches, its view, and its end. Counters keep their memory, as in a stream."""
+def window(points: Points, r: float, batch: int | None = None, look: int = 0) -> Run:
+    """A tumbling window: all points in batches, its view, and its end. Counters keep their memory, as in a stream.
+
+    With `look`, the first points are viewed before the others come.
+    """
     lattice = np.rint(points / STEP)
     counter = FriendCounts(points.shape[1], int((r / STEP) ** 2))
     size = batch or len(lattice)
 
     def run() -> NDArray[np.int64]:
-        for start in range(0, len(lattice), size):
+        if look:
+            counter.add(0, lattice[:look])
+            counter._flush(0)
+        for start in range(look, len(lattice), size):
             counter.add(0, lattice[start : start + size])
         counts = counter.view([0]).in_order()
         counter.drop(0)
@@ -135,6 +145,26 @@ def slides(n: int, d: int, panes: int, slides_at_once: int) -> tuple[Run, Run]:
     return anew, slide
 
 
+def all_pairs(points: Points, r: float) -> Run:
+    """The kernel that decides pairs exactly, over all pairs and nothing else: what a window costs at most."""
+    from fcstream._kernels import pairs
+    from fcstream.counting.tiles import LANES, aligned
+
+    n, d = points.shape
+    count = -(-n // LANES)
+    rows = np.full((count * LANES, d), np.inf)
+    rows[:n] = np.rint(points / STEP)
+    tiles = aligned((count, d, LANES), np.float64)
+    tiles[:] = rows.reshape(count, LANES, d).transpose(0, 2, 1)
+    limit, found = float(int((r / STEP) ** 2)), (np.zeros(count * LANES, np.int32), np.zeros(count * LANES, np.int32))
+
+    def run() -> None:
+        for t in range(count):
+            pairs.count_exactly(rows, t * LANES, n, tiles, t, limit, *found, t)
+
+    return run
+
+
 def ball_tree(points: Points, r: float) -> Run:
     from sklearn.neighbors import BallTree
 
@@ -154,9 +184,16 @@ def order_rows(scale: int) -> Iterator[Row]:
         points = equal_first(n, d, 3000 // scale)
         yield f"3,000 equal first, d={d}: shuffled", 1.2, window(shuffled(points), r), window(points, r)
         points = blob(n, d)
-        by_distance = points[np.argsort((points**2).sum(axis=1))]
-        yield f"ascending distances, d={d}: shuffled", 1.5, window(points, r), window(by_distance, r)
+        yield f"ascending distances, d={d}: shuffled", 1.2, window(points, r), window(ascending(points), r)
         yield f"batches of 256, d={d}: all at once", 1.2, window(points, r), window(points, r, 256)
+        yield f"a look after 16 points, d={d}: none", 1.5, window(points, r), window(points, r, look=16)
+        drifting = points + np.linspace(0, 20, n)[:, None] * np.eye(d)[0]
+        yield f"drifting, d={d}: shuffled", 1.5, window(shuffled(drifting), r), window(drifting, r)
+        turns = points + 100.0 * (np.arange(n) // 1000 % 2)[:, None]
+        yield f"two blobs in turn, d={d}: shuffled", 1.2, window(shuffled(turns), r), window(turns, r)
+        uneven = points * np.random.default_rng(6).pareto(1.5, n)[:, None]
+        yield f"heavy tails, ascending, d={d}: shuffled", 1.5, window(uneven, r), window(ascending(uneven), r)
+        yield f"heavy tails, descending, d={d}: shuffled", 1.5, window(uneven, r), window(ascending(uneven)[::-1], r)
 
 
 def small_rows(scale: int) -> Iterator[Row]:
@@ -195,6 +232,8 @@ def spread_rows(scale: int) -> Iterator[Row]:
 def sphere_rows(scale: int) -> Iterator[Row]:
     for n, d in ((50_000 // scale, 16), (20_000 // scale, 64)):
         r = radius(n, d)
+        points = sphere(n, d, r)
+        yield f"sphere at the radius, n={n}, d={d}: all pairs", 1.3, all_pairs(points, r), window(points, r)
         yield f"sphere at the radius, n={n}, d={d}: a blob", 5.0, window(blob(n, d), r), window(sphere(n, d, r), r)
 
 

@@ -22,15 +22,17 @@ _QUICK = 16  # up to this dimension fewer points wait, so that closing a window 
 _QUICK_VALUES = 3 * 2**14
 _WORK = 800_000_000  # coordinates to compare for one batch of staged points: about 2 ms with 8-bit products
 _SLOW_WORK = 200_000_000  # the same without 8-bit products
-_ALONE = 100_000_000  # with fewer coordinates to compare than this, another thread does not pay
+_ALONE = 300_000  # nanoseconds of work for which another thread does not pay
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
 _FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
 _APART = 16  # fewer points do not get a frame of their own if there is one
 _FEW_COORDINATES = 6_000_000  # a window of fewer coordinates to compare is compared as it is, without frames
 _PAIR_COORDINATES = 4  # what a pair costs besides its own
-# What sliding windows cost, in nanoseconds: to count one anew, its points and coordinates, the coordinates of a pair
-# that distances do not decide, and to keep the counts of one pane with another.
-_WINDOW_NS, _POINT_NS, _COORDINATE_NS, _SCREENED_NS, _EXACT_NS, _PANE_NS = 100_000, 60, 2, 0.003, 0.04, 50_000
+# What takes how many nanoseconds: a coordinate of a pair that distances do not decide, with 8-bit products and without;
+# a tile and a batch; and of sliding windows, to count one anew, with its points and their coordinates, and to keep the
+# counts of one pane with another.
+_SCREENED_NS, _EXACT_NS, _TILE_NS = 0.01, 0.05, 100
+_WINDOW_NS, _POINT_NS, _COORDINATE_NS, _PANE_NS = 100_000, 60, 8, 30_000
 
 
 class PointCounts:
@@ -378,7 +380,7 @@ class FriendCounts(PointCounts):
 
         To begin with counts costs as much as many slides do; it is put off until as much has been paid too much.
         """
-        pair = self._asked() * self.dimension * (_SCREENED_NS if self._screens() else _EXACT_NS)
+        pair = self._pair_ns()
         point = _POINT_NS + _COORDINATE_NS * self.dimension
         anew = _WINDOW_NS + size * (point + size / 2 * pair)
         kept = len(panes) * _PANE_NS + size / len(panes) * (point + size * pair)
@@ -388,6 +390,10 @@ class FriendCounts(PointCounts):
         self._overpaid += anew - kept
         waiting = sum(pane in self._staged and self._staged[pane].size > 0 for pane in panes)
         return self._overpaid < (waiting - 1) * len(panes) / 2 * _PANE_NS
+
+    def _pair_ns(self) -> float:
+        """Guess how many nanoseconds a pair takes, from those so far."""
+        return self._asked() * self.dimension * (_SCREENED_NS if self._screens() else _EXACT_NS)
 
     def _rows(self, panes: list[int]) -> NDArray[np.float64]:
         """Return the points (n, d) of some panes, pane by pane in the order of their arrival."""
@@ -448,7 +454,8 @@ class FriendCounts(PointCounts):
                 pairs.sweep(rows, (*tiles, *shapes), limits, (row_counts, row_sure, *lanes, state))
 
         parts = list(neighbor.parts())
-        helpers = threads.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
+        guess = neighbor.tiles * _TILE_NS + batch.size * neighbor.size * self._pair_ns()
+        helpers = threads.helpers(guess / _ALONE)
         row_counts, row_sure = np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32)
         if helpers == 0:
             sweep(parts, row_counts, row_sure, state)
