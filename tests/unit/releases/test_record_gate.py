@@ -173,7 +173,8 @@ def test_a_refusal_reveals_nothing_and_refunds_what_was_not_started():
 def test_what_a_flooded_window_held_is_freed_and_nothing_more_of_it_is_kept():
     config = Config.from_mapping(sample(window=ONE_WINDOW | {"max_records": 20_000}))
     engine, block = Engine(config), rows(5_000)
-    engine.push(np.zeros(100, np.int64), block[:100])  # what is made once is made
+    engine.push(np.zeros(100, np.int64), block[:100])
+    Engine(config).push(np.zeros(20_000, np.int64), np.tile(block, (4, 1)))  # what is made once is made
     gc.collect()
     tracemalloc.start()
     try:
