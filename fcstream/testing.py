@@ -27,6 +27,7 @@ from .ledgers.base import (
     USER_BLOCK,
     EpochState,
     Ledger,
+    RecentLedger,
     Request,
     SealedRelease,
     StateLedger,
@@ -397,6 +398,9 @@ class LedgerContract:
         ledger = self.make(self.terms, tmp_path)
         assert ledger.unacknowledged() == [(window(1), b"two")]
         assert ledger.last_sealed() == (window(1), b"two")
+        if isinstance(ledger, RecentLedger):
+            assert ledger.latest_sealed(2) == [(window(0), b"one"), (window(1), b"two")]
+            assert ledger.latest_sealed(1) == [(window(1), b"two")]
         assert ledger.spent() == self.loss
         assert ledger.charge([self.request(2)])[0].charge is not None  # the one redraw
         ledger.close()

@@ -363,10 +363,13 @@ class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Host and port at which ``/live``, ``/ready`` and ``/metrics`` are answered, such as ``127.0.0.1:9100``; needs
     the extra ``service``."""
     counters: bool = False
-    """Whether ``/metrics`` has exact numbers of records, which are not private."""
+    """Whether ``/metrics`` has exact numbers of records, which are not private; the page too, if it is on."""
     values: bool = False
     """Whether ``/metrics`` has the released numbers of the newest window and their sigmas, as gauges ``fcstream_value``
     and ``fcstream_sigma``: for answers of few numbers, since each is a series of its own."""
+    page: bool = False
+    """Whether ``/`` is a page for browsers that shows the stream live: what was released and refused, the budget, and
+    whether all is well. Whoever reaches ``listen`` sees the released numbers."""
     log: Literal["text", "json"] = "text"
     """How the log is written: lines of text, or one JSON object a line (needs the extra ``service``)."""
 

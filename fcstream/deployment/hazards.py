@@ -365,6 +365,8 @@ def _access(facts: DeploymentFacts) -> Answer:
     text = "Ledger and dead letters are made readable by their owner only (mode 0600)."
     if service is not None and service.listen is not None:
         text += f" The status endpoint listens at {code(service.listen)} without a password; put it behind your own."
+        if service.page:
+            text += " It has a page that shows releases and budgets."
         if service.counters:
             return "attention", f"{text} With `service.counters` it shows exact numbers of records."
     return (

@@ -55,7 +55,7 @@ def _settings(facts: DeploymentFacts) -> Iterator[tuple[str, str, str]]:
         if section is not None:
             yield code(f"{name}.url"), code(mask(section.url)), _origin("url", written.get(name, {}))
     if config.service is not None:
-        for key in ("listen", "counters"):
+        for key in ("listen", "counters", "page"):
             value = getattr(config.service, key)
             if value is not None:
                 yield code(f"service.{key}"), code(_shown(value)), _origin(key, written.get("service", {}))

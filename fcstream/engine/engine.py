@@ -17,7 +17,7 @@ from ..config import Config, Job
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch
 from ..formats.rows import read_moment
-from ..ledgers import Ledger, open_ledger
+from ..ledgers import Ledger, RecentLedger, open_ledger
 from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import Answers, groups_of
@@ -376,6 +376,15 @@ class Engine:
         """
         with self._lock:
             return self._outbox.unpublished()
+
+    def recent(self, windows: int) -> list[Release]:
+        """Return the releases of the latest windows that are sealed, at most so many, in order of their opening.
+
+        A ledger of another package that cannot tell them has none.
+        """
+        with self._lock:
+            found = self._ledger.latest_sealed(windows) if isinstance(self._ledger, RecentLedger) else []
+            return [release for _, body in found for release in from_lines(body)]
 
     def requeue(self, releases: list[Release]) -> None:
         """Return again, with the next call, what this thread was just returned and could not publish."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..config import Job
-from ..ledgers import ChargeResult, Ledger, Request, SealedRelease, Terms, WindowKey
+from ..ledgers import ChargeResult, Ledger, RecentLedger, Request, SealedRelease, Terms, WindowKey
 from ..stream.key_choice import choose_keys
 
 
@@ -180,6 +180,9 @@ class PartLedger:
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
         return self._own.last_sealed()
+
+    def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
+        return self._own.latest_sealed(count) if isinstance(self._own, RecentLedger) else []
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
         return self._account.ledger.spent(block)

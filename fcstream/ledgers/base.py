@@ -371,6 +371,14 @@ class StateLedger(Ledger, Protocol):
         """Delete the states of all epochs that opened before a time."""
 
 
+@runtime_checkable
+class RecentLedger(Protocol):
+    """A ledger that gives its latest windows without reading its whole journal."""
+
+    def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
+        """Return the sealed windows with the latest openings, at most `count`, in order of opening, and their bytes."""
+
+
 class LedgerReader(Protocol):
     """Reads a durable ledger without changing it. For devices with pure geo-privacy, losses are of type `DPLoss`."""
 

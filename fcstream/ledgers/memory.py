@@ -129,6 +129,9 @@ class MemoryLedger:
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
         return max(self._sealed.items(), default=None)
 
+    def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
+        return sorted(self._sealed.items())[-count:]
+
     def spent(self, block: str | None = None) -> PrivacyLoss:
         return self._filter(block).spent if block is not None else self._max_spent(self._filters)
 

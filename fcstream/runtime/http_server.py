@@ -4,6 +4,10 @@ No peer can keep a connection by sending slowly, by reading slowly or by waiting
 that no further byte extends. If a limit of connections or of memory is reached, the connection that has waited longest
 for its peer's next byte is dropped. So a request that is sent at once is answered even while thousands of others send
 byte by byte.
+
+An answer of events (`EVENTS`) may last for ever. Then each of its parts has the deadline of an answer, it counts as
+waiting for its peer's next byte, so that it is dropped before a request is turned away, and no part is held for a peer
+before it has read the one before.
 """
 
 from __future__ import annotations
@@ -31,7 +35,9 @@ _LOOK_EVERY_S = 0.2
 _GRACE_S = 5
 _AT_ONCE = 32  # accepted in one round of the loop, before any of them can be counted
 _IN_LINE = 512  # wait in the kernel, which holds no descriptor of the process
-_HEAD, _BODY, _ANSWER, _LEAVING, _IDLE = range(5)
+_HEAD, _BODY, _ANSWER, _LEAVING, _IDLE, _EVENTS = range(6)
+EVENTS = b"text/event-stream"
+"""Media type of an answer without an end."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -58,7 +64,7 @@ class Limits:
     body_s : float
         Time from the end of the headers to the end of the body.
     answer_s : float
-        Time from the end of the body until the last byte of the answer is sent.
+        Time from the end of the body until the last byte of the answer is sent; of events, until each part is.
     requests : int
         Most requests on one connection, which is then closed.
     idle_s : float, optional
@@ -103,6 +109,7 @@ class _GuardedConnection(asyncio.Protocol):
         self.peer = ""
         self.client: tuple[str, int] = ("", 0)
         self.phase, self.since = _HEAD, time.monotonic()
+        self.emptied = self.since  # when its peer had last read all of its events, as far as was looked
         self.held = self.requests = 0
         self.has_begun = False  # a part of a head came
         self._is_open = False  # the inner protocol has the connection
@@ -164,6 +171,7 @@ class _GuardedConnection(asyncio.Protocol):
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        self.emptied = time.monotonic()
         if self._is_open:
             self._inner.resume_writing()
 
@@ -178,6 +186,16 @@ class _GuardedConnection(asyncio.Protocol):
         self.phase = phase
         if phase == _IDLE:
             self.has_begun = False
+
+    def begin_events(self) -> None:
+        """Send events from now on; writing pauses until the peer has read each part."""
+        self.go_to(_EVENTS)
+        self.emptied = self.since
+        self.transport.set_write_buffer_limits(high=0)
+
+    def end_events(self) -> None:
+        self.since = time.monotonic()
+        self.transport.set_write_buffer_limits()
 
     @property
     def sends(self) -> bool:
@@ -276,10 +294,14 @@ class _ConnectionPool:
         while True:
             now = time.monotonic()
             for each in list(self._by_client.values()):
-                if each.phase == _LEAVING and not each.transport.get_write_buffer_size():
+                if each.phase in (_LEAVING, _EVENTS) and not each.transport.get_write_buffer_size():
                     self.release(each)
-                    each.go_to(_IDLE)
-                if now - each.since > self._seconds.get(each.phase, self._limits.answer_s):
+                    if each.phase == _EVENTS:
+                        each.emptied = now
+                    else:
+                        each.go_to(_IDLE)
+                since = each.emptied if each.phase == _EVENTS else each.since
+                if now - since > self._seconds.get(each.phase, self._limits.answer_s):
                     self.dropped["slow"] += each.sends
                     each.drop()
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -303,7 +325,7 @@ class _BoundedApp:
         connection.go_to(_BODY)
         connection.requests += 1
         is_last = connection.requests >= self._limits.requests
-        answer = _Responder(send, is_last)
+        answer = _Responder(send, is_last, connection, self._crowd)
         try:
             found = await self._body(connection, receive, self._screen.refuse(scope))
             connection.go_to(_ANSWER)
@@ -345,16 +367,32 @@ class _BoundedApp:
 class _Responder:
     """Sends an answer; the last one on a connection says so."""
 
-    def __init__(self, send: Send, is_last: bool) -> None:
-        self._send, self._is_last = send, is_last
-        self.is_started = False
+    def __init__(self, send: Send, is_last: bool, connection: _GuardedConnection, crowd: _ConnectionPool) -> None:
+        self._send, self._is_last, self._connection, self._crowd = send, is_last, connection, crowd
+        self.is_started = self._has_events = False
 
     async def __call__(self, message: Message) -> None:
+        if self._has_events:
+            await self._tell(message)
+            return
         if message["type"] == "http.response.start":
             self.is_started = True
+            self._has_events = any(value.startswith(EVENTS) for _, value in message.get("headers", ()))
+            if self._has_events:
+                self._connection.begin_events()
             if self._is_last:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         await self._send(message)
+
+    async def _tell(self, message: Message) -> None:
+        """Send a part of an answer of events, which counts as held until the peer has read it."""
+        self._crowd.release(self._connection)
+        if not self._crowd.hold(self._connection, len(message.get("body", b""))):
+            self._connection.drop()
+            return
+        await self._send(message)
+        if not message.get("more_body", False):
+            self._connection.end_events()
 
     async def plain(self, status: int, found: tuple[bytes, list[tuple[bytes, bytes]]]) -> None:
         text, headers = found

@@ -5,6 +5,6 @@ session with a broker, and what operators see of it: HTTP status, metrics, logs,
 ``check``. What a record or a window means is in `fcstream.engine`; how a broker is asked is in `fcstream.connectors`.
 
 Files, top to bottom: `app` and `build` (the process and its parts), `supervisor` and `session` (a live stream), `batch`
-(a job over files), `status` (``/live``, ``/ready``, ``/metrics``), `metrics`, `health`, `logs`, `systemd`, `signals`,
-`reload`, `leases`, `clocks`, `gaps`, `alarms`, `doctor`, `checking`.
+(a job over files), `status` (``/live``, ``/ready``, ``/metrics``), `page` (what browsers see), `metrics`, `health`,
+`logs`, `systemd`, `signals`, `reload`, `leases`, `clocks`, `gaps`, `alarms`, `doctor`, `checking`.
 """

@@ -130,6 +130,7 @@ class App:
         self._statuses = [each.status for each in streams]
         # The first stream with a [service] section configures the process.
         self._speaker = next((each for each in streams if each.spec.config.service is not None), streams[0])
+        self._server = StatusServer(self._statuses)
         self._progress, self._notifier = ProgressLine(), SystemdNotifier()
 
     def run(self) -> None:
@@ -139,7 +140,7 @@ class App:
             name = self._streams[0].status.stream if len(self._streams) == 1 else None
             logs = stack.enter_context(logging_as(section.log, name))
             stack.enter_context(_last_words(logs))
-            server = StatusServer(self._statuses)
+            server = self._server
             stack.callback(server.close)
             server.listen(section.listen)
             reloaders = self._reloaders(logs, server)
@@ -192,6 +193,7 @@ class App:
         def on_step(_: Supervisor) -> None:
             stream.active.confirm()
             stream.status.note(stream.active.engines)
+            self._server.page.note(stream.status, stream.active.engines)
             if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics reports it
                 self._progress.show("; ".join(map(_line, self._statuses)))
 

@@ -39,6 +39,8 @@ class Counters:
     rejected: dict[str, int] = field(default_factory=dict)
     bodies_refused: dict[str, int] = field(default_factory=dict)
     """Number of bodies that a receiver refused, by reason; exact, so not private."""
+    listeners: list[Callable[[list[Release]], object]] = field(default_factory=list)
+    """Called with the releases that the sink has, on the thread of the stream."""
 
     @property
     def released(self) -> int:
@@ -56,9 +58,8 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers for programs."""
-        numbers = {
-            each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("answers", "newest")
-        }
+        left_out = ("answers", "newest", "listeners")
+        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
         return numbers | {"released": self.released, "refused": self.refused}
 
     def add(self, releases: list[Release]) -> None:
@@ -67,6 +68,8 @@ class Counters:
             self.answers[found] = self.answers.get(found, 0) + 1
             self.newest[release.stream, release.name] = release
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
+        for listener in self.listeners:
+            listener(releases)
 
     def update_from(self, engine: Engine | KeyedEngine) -> None:
         """Read from the ledger which windows have a release."""

@@ -1,4 +1,4 @@
-"""``/live``, ``/ready`` and ``/metrics`` over HTTP, for orchestrators and Prometheus."""
+"""``/live``, ``/ready`` and ``/metrics`` over HTTP, for orchestrators and Prometheus; the live page, for people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigError, missing_package, needs_package
-from ..runtime.http_server import Limits, Server
+from ..runtime.http_server import EVENTS, Limits, Server
 from .metrics import StreamStatus, client_is_missing, exposition
+from .page.live import LivePage
+from .page.site import EVENTS_PATH, HEADERS, asset, events, wanted
 
 LOG = logging.getLogger("fcstream.service")
 SLOWEST_BEAT_S = 180.0
@@ -58,7 +60,7 @@ def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tupl
         reply = (text or "ready\n") + standing_by(watched) + warnings(watched)
         return 503 if text else 200, _TEXT, reply.encode()
     if path != "/metrics":
-        return 404, _TEXT, b"try /live, /ready or /metrics\n"
+        return 404, _TEXT, b"try /live, /ready or /metrics; / is a page where service.page = true\n"
     try:
         body, kind = exposition(watched, accept)
     except ConfigError as error:
@@ -67,16 +69,21 @@ def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tupl
 
 
 class StatusServer:
-    """Server of the three paths; `listen` opens it, moves it, or closes it.
+    """Server of the three paths and the page; `listen` opens it, moves it, or closes it.
 
     Parameters
     ----------
     watched : sequence of StreamStatus
         Read for every response.
+
+    Attributes
+    ----------
+    page : LivePage
     """
 
     def __init__(self, watched: Sequence[StreamStatus]) -> None:
         self._watched = watched
+        self.page = LivePage(watched)
         self._address: str | None = None
         self._server: Server | None = None
 
@@ -106,7 +113,7 @@ class StatusServer:
 
     def _open(self, address: str) -> Server:
         host, port = split_address(address)
-        return Server(_app(self._watched), host, port, _LIMITS, setting="service.listen", extra="service")
+        return Server(_app(self._watched, self.page), host, port, _LIMITS, setting="service.listen", extra="service")
 
 
 def server_is_missing() -> str | None:
@@ -117,14 +124,23 @@ def server_is_missing() -> str | None:
     return None
 
 
-def _app(watched: Sequence[StreamStatus]) -> Any:
+def _app(watched: Sequence[StreamStatus], page: LivePage) -> Any:
     with needs_package("starlette", "service", "service.listen"):
         from starlette.applications import Starlette
         from starlette.requests import Request
-        from starlette.responses import Response
+        from starlette.responses import Response, StreamingResponse
         from starlette.routing import Route
 
     async def tell(request: Request) -> Response:  # on the loop: however many ask, the service waits for one of them
+        if page.is_on:
+            found = asset(request.url.path)
+            if found is not None:
+                return Response(found.body, 200, {**HEADERS, "Content-Type": found.media_type})
+            if request.url.path == EVENTS_PATH:
+                told = events(page, *wanted(request.query_params)) if request.method == "GET" else iter(())
+                return StreamingResponse(
+                    told, 200, {**HEADERS, "Content-Type": EVENTS.decode(), "X-Accel-Buffering": "no"}
+                )
         code, kind, body = answer(watched, request.url.path, request.headers.get("Accept", ""))
         return Response(body, code, {"Content-Type": kind})
 

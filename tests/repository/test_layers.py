@@ -300,6 +300,7 @@ INSIDE = {
         "doctor",
         "reload",
         "status",
+        "page",
         "metrics",
         "signals",
         "supervisor",
@@ -317,6 +318,7 @@ INSIDE = {
         "logs",
         "systemd",
     ],
+    "service.page": ["site", "live", "outlook", "history", "views", "__init__"],
     "spark": [
         "files",
         "service",

@@ -215,6 +215,9 @@ class PostgresLedger:
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
         return next(iter(self._sealed("w.state <> 'charged' ORDER BY w.open_ms DESC LIMIT 1")), None)
 
+    def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
+        return self._sealed(f"w.state <> 'charged' ORDER BY w.open_ms DESC LIMIT {int(count)}")[::-1]
+
     def _sealed(self, which: str) -> list[tuple[WindowKey, bytes]]:
         """Return sealed windows with their final bytes, checked against the journal."""
         query = (
@@ -272,7 +275,6 @@ class PostgresLedger:
     # -- for those who look ------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, int]:
-        """See `LedgerReader`."""
         rows = self._read_rows("SELECT state, count(*) FROM {schema}.windows WHERE stream = %s GROUP BY state")
         states = {str(state): int(number) for state, number in rows}
         states["blocks"] = self._read_rows("SELECT count(*) FROM {schema}.blocks WHERE stream = %s")[0][0]
@@ -281,7 +283,6 @@ class PostgresLedger:
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
-        """See `LedgerReader`."""
         rows = self._read_rows(
             "SELECT open_ms, close_ms, rho, delta FROM {schema}.windows "
             "WHERE stream = %s AND draws > 0 ORDER BY open_ms"
@@ -289,11 +290,9 @@ class PostgresLedger:
         return [(WindowKey(opens, closes), PrivacyLoss(rho, delta)) for opens, closes, rho, delta in rows]
 
     def releases(self) -> list[bytes]:
-        """See `LedgerReader`."""
         return [line for row in self.rows() if row.kind == "seal" for line in bytes(row.body).split(b"\n")]
 
     def rows(self) -> list[Row]:
-        """See `LedgerReader`."""
         found, before = [], hash_chain.origin(self.salt)
         for columns in self._read_rows(f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
             found.append(followed(self.location, columns, before))

@@ -152,6 +152,11 @@ class SQLiteLedger:
             row = next(tables.windows("WHERE state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None)
             return (WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) if row else None
 
+    def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
+        with self._locked() as tables:
+            rows = [*tables.windows("WHERE state != 'charged' ORDER BY open_ms DESC LIMIT ?", (count,))]
+            return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in rows[::-1]]
+
     def spent(self, block: str | None = None) -> PrivacyLoss:
         with self._locked() as tables:
             own = tables.max_spent_of_all() if block is None else tables.block(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -109,15 +110,50 @@ def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.
     ------
     Specification 9.2.
     """
+    codes, mixture = _read(release)
     parts = release.parts or {}
-    if release.value is None or "seed" not in parts:
-        raise ConfigError("must be a release of kind 'synthetic' that has a value", "release")
-    codes = Codes.read(parts["columns"])
-    mixture = TableMixture(np.array(parts["weights"]), np.array(release.value, np.float64) / parts["unit"])
     drawn = draw(codes, mixture, parts["rows"], parts["seed"])
     rows = np.empty_like(drawn)
     rows[:, [one.index for one in codes.attributes]] = drawn
     return parts["columns"], rows
+
+
+def synthetic_shares(release: Release) -> dict[str, list[tuple[str, float]]]:
+    """Return for each column of a synthetic release its levels as texts, and the share of rows that has each.
+
+    These are the shares that rows are drawn with; the rows themselves come within one of them in each cell.
+
+    Raises
+    ------
+    ConfigError
+        If the release is not a synthetic one, or is a refusal.
+
+    Privacy
+    -------
+    Post-processing, so it costs nothing.
+
+    Source
+    ------
+    Specification 9.2.
+    """
+    codes, mixture = _read(release)
+    chances = mixture.weights / mixture.weights.sum() @ mixture.points
+    found = {}
+    for one, block in sorted(zip(codes.attributes, codes.blocks, strict=True), key=lambda pair: pair[0].index):
+        own = chances[block].tolist()
+        shares = [1 - own[0], own[0]] if one.bits == 1 else [share / sum(own) for share in own]
+        names = [f"{low:g}..{high:g}" for low, high in itertools.pairwise(one.edges)] or map(str, one.levels)
+        found[one.name] = list(zip(names, shares, strict=True))
+    return found
+
+
+def _read(release: Release) -> tuple[Codes, TableMixture]:
+    """Read the columns and the mixture of a synthetic release."""
+    parts = release.parts or {}
+    if release.value is None or "seed" not in parts:
+        raise ConfigError("must be a release of kind 'synthetic' that has a value", "release")
+    weights, points = np.array(parts["weights"], np.float64), np.array(release.value, np.float64)
+    return Codes.read(parts["columns"]), TableMixture(weights, points / parts["unit"])
 
 
 def synthetic_rows(release: Release) -> dict[str, list[Any]]:

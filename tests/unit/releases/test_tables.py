@@ -22,7 +22,7 @@ from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.planning.plan import plan
-from fcstream.releases.tables.documents import synthetic_codes
+from fcstream.releases.tables.documents import synthetic_codes, synthetic_shares
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 FEATURES = [
@@ -304,7 +304,11 @@ def test_a_public_direction_keeps_no_records():
     found = engine.close()[0]
     assert len(found.parts["counts"]) == 7
     assert np.abs(np.array(found.parts["counts"]) - np.bincount(bits.sum(axis=1), minlength=7)).max() < 40
-    assert synthetic_codes(found)[1].mean(axis=0) == pytest.approx(bits.mean(axis=0), abs=0.05)
+    drawn = synthetic_codes(found)[1].mean(axis=0)
+    assert drawn == pytest.approx(bits.mean(axis=0), abs=0.05)
+    shares = synthetic_shares(found)  # each of seven cells is rounded to whole rows
+    assert list(shares) == [f"x{k}" for k in range(6)]
+    assert [dict(levels)["true"] for levels in shares.values()] == pytest.approx(drawn.tolist(), abs=7 / 900 + 1e-9)
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------
