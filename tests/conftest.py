@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = [  # fixtures for servers
     "support.beside",
+    "support.browser",
     "support.kafka",
     "support.queues",  # which the next one imports
     "support.mqtt",
@@ -46,7 +47,8 @@ TESTS = Path(__file__).parent
 SERVERS = {"mqtt_client", "nats_server", "postgres_url", "rabbitmq", "redis_client"}
 # The order of files: those that take minutes first, so that no worker is left alone with one of them. What computes all
 # the time begins beside what waits for others.
-FIRST = ("audit/test_planted.py", "recovery", "audit", "unit/spark", "connectors", "unit", "statistical", "repository")
+FIRST = ("audit/test_planted.py", "recovery", "audit", "unit/spark", "browser", "connectors", "unit", "statistical")
+FIRST += ("repository",)
 
 
 def pytest_configure(config):

@@ -9,7 +9,7 @@ from support import REPOSITORY
 import fcstream
 
 TESTS = REPOSITORY / "tests"
-FOLDERS = {"audit", "connectors", "recovery", "repository", "statistical", "support", "unit"}
+FOLDERS = {"audit", "browser", "connectors", "recovery", "repository", "statistical", "support", "unit"}
 FILES = sorted(TESTS.rglob("*.py"))
 
 
