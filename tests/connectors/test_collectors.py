@@ -119,21 +119,24 @@ def test_an_example_is_short_and_its_other_half_can_be_read(name):
 
 @pytest.mark.beside
 def test_zigbee2mqtt(folder):
-    """https://www.zigbee2mqtt.io/guide/usage/mqtt_topics_and_messages.html, of the sensor WSDCGQ01LM."""
+    """Zigbee2MQTT, "MQTT Topics and Messages", with all that the page of the sensor WSDCGQ01LM lists under "Exposes":
+    by default a message holds what did not change too."""
     base = f"zigbee-{os.getpid()}"
     changes = {"localhost:1883/zigbee2mqtt": f"{HOST}/{base}", '"15m"': '"4s"', '"rooms"': f'"{base}"'}
     with contextlib.closing(MqttClient(HOST)) as client, example(folder, "zigbee2mqtt", **changes) as it:
         for device in range(DEVICES):
-            client.publish(f"{base}/sensor {device}", [b'{"temperature": 27.34, "humidity": 44.72}'])
+            reading = {"battery": 91, "humidity": 44.72, "linkquality": 97, "temperature": 27.34, "voltage": 2985}
+            client.publish(f"{base}/sensor {device}", [json.dumps(reading).encode()])
         client.publish(f"{base}/a switch", [b'{"action": "single"}'])
-        client.publish(f"{base}/sensor 1/availability", [b'{"state": "online"}'])
+        client.publish(f"{base}/sensor 1/availability", [b'{"state":"online"}'])
+        client.publish(f"{base}/bridge/state", [b'{"state":"online"}'])
         check(it.until_after(now_ms()), "temperature/26..28")
     forget(HOST, f"fcstream-{base}")
 
 
 @pytest.mark.beside
 def test_chirpstack(folder):
-    """https://www.chirpstack.io/docs/chirpstack/integrations/events.html, the event `up`."""
+    """ChirpStack, "Event types", the event `up`; `object` is what a codec makes of `data`."""
     base = f"application-{os.getpid()}"
     changes = {
         "localhost:1883/application": f"{HOST}/{base}",
@@ -163,10 +166,19 @@ def test_chirpstack(folder):
                 "fPort": 1,
                 "data": "qg==",
                 "object": {"temperature": 21.5},
-                "rxInfo": [{"gatewayId": "0016c001f153a14c", "uplinkId": 4217106255, "rssi": -36, "snr": 10.5}],
+                "rxInfo": [
+                    {
+                        "gatewayId": "0016c001f153a14c",
+                        "uplinkId": 4217106255,
+                        "rssi": -36,
+                        "snr": 10.5,
+                        "context": "E3OWOQ==",
+                        "metadata": {"region_name": "eu868", "region_common_name": "EU868"},
+                    }
+                ],
                 "txInfo": {
                     "frequency": 867100000,
-                    "modulation": {"lora": {"bandwidth": 125000, "spreadingFactor": 11}},
+                    "modulation": {"lora": {"bandwidth": 125000, "spreadingFactor": 11, "codeRate": "CR_4_5"}},
                 },
             }
             topic = f"{base}/17c82e96-be03-4f38-aef3-f83d48582d97/device/{device:016x}/event/up"
@@ -177,12 +189,13 @@ def test_chirpstack(folder):
 
 @pytest.mark.beside
 def test_vector(folder):
-    """https://vector.dev/docs/reference/vrl/functions/#parse_nginx_log, encoded as the example says."""
+    """Vector, "VRL function reference", what `parse_nginx_log` makes of a line in the format `combined`, sent as the
+    page "HTTP" (sinks) says of lines of JSON."""
     port = free_port()
     with example(folder, "vector", **{"127.0.0.1:4318": f"127.0.0.1:{port}", '"1m"': '"4s"'}) as it:
         until(lambda: listening(port))
-        event = {"agent": "Mozilla/5.0", "method": "GET", "path": "/not-found", "protocol": "HTTP/1.1", "status": 404}
-        event |= {"request": "GET /not-found HTTP/1.1", "size": 153, "user": "alice"}
+        event = {"agent": "Mozilla/5.0 (Windows NT 6.1)", "compression": "2.75", "size": 153, "status": 404}
+        event |= {"referer": "http://localhost/somewhere", "request": "POST /not-found HTTP/1.1", "user": "alice"}
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         lines = [json.dumps(event | {"client": f"10.0.0.{i}", "timestamp": stamp}) for i in range(DEVICES)]
         request = urllib.request.Request(
@@ -197,12 +210,13 @@ def test_vector(folder):
 
 @pytest.mark.beside
 def test_telegraf(folder):
-    """https://docs.influxdata.com/telegraf/v1/input-plugins/cpu/, written to the pipe as processors.execd does."""
+    """Telegraf, "CPU Input Plugin", the point of `cpu-total`, written to the pipe as "Execd Processor Plugin" says."""
     changes = {"/var/lib/fcstream/": "", '"1m"': '"4s"'}
     with example(folder, "telegraf", **changes) as it:
         for device in range(DEVICES):
-            fields = "usage_guest=0,usage_guest_nice=0,usage_idle=89.7,usage_iowait=0.2,usage_irq=0,usage_nice=0"
-            more = "usage_softirq=0.1,usage_steal=0,usage_system=3,usage_user=7"
+            fields = "usage_guest=1.036269430422946,usage_guest_nice=0,usage_idle=82.3834196941197,usage_iowait=0"
+            fields += ",usage_irq=0,usage_nice=0,usage_softirq=1.0362694300459534,usage_steal=0"
+            more = "usage_system=4.145077721691784,usage_user=11.398963731636465"
             line = f"cpu,cpu=cpu-total,host=host{device} {fields},{more} {time.time_ns()}\n"
             it.process.stdin.write(line.encode())
         it.process.stdin.flush()
@@ -214,7 +228,8 @@ def test_telegraf(folder):
 
 @pytest.mark.beside
 def test_opentelemetry_collector(folder):
-    """https://opentelemetry.io/docs/specs/semconv/system/system-metrics/, sent as the otlphttp exporter does."""
+    """OpenTelemetry Collector, "Host Metrics Receiver", scraper `memory`, with `host.name` from "Resource Detection
+    Processor", sent as "OTLP/HTTP Exporter" does."""
     port = free_port()
     with Hook() as hook:
         changes = {"127.0.0.1:4318": f"127.0.0.1:{port}", "otlp://127.0.0.1:4320": hook.url.replace("http", "otlp")}
