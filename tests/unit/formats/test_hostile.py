@@ -147,7 +147,8 @@ def bodies_of(codec):
         return pack(whole), [*hostile, b"\x82\xa5ts_ms\x01\xa1a\xc7\xff\x00" + b"x" * 255]
     pa = pytest.importorskip("pyarrow")
     n = 2**31 - 1
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([n], pa.int32()), pa.array([1.0]))
+    ends, kind = pa.array([n], pa.int32()), pa.run_end_encoded(pa.int32(), pa.float64())
+    runs = pa.RunEndEncodedArray.from_buffers(kind, n, [None], children=[ends, pa.array([1.0])])
     names = pa.array([SENTINEL]).dictionary_encode()
     zeros = {"ts_ms": np.zeros(10**6, np.int64), "a": np.zeros(10**6)}
     good = arrow(ts_ms=[1], a=[20.0])
