@@ -59,34 +59,65 @@ def influx(lines_each: int) -> Case:
     return lambda: decoder.decode(bodies, 0), bare
 
 
-def senml(entries: int) -> Case:
+SENML_LABELS = {"bn": -2, "bt": -3, "n": 0, "u": 1, "v": 2, "t": 6}
+
+
+def senml(entries: int, encoding: str = "json") -> Case:
     """Packs with a base name, a base time and so many values."""
+    import cbor2
     import msgspec
 
     rows = weather()
+    labels = dict(zip(SENML_LABELS, SENML_LABELS if encoding == "json" else SENML_LABELS.values(), strict=True))
     packs = []
     for i in range(0, N, entries):
         pack: list[dict[str, Any]] = [{"n": "temp", "u": "Cel", "t": j, "v": rows[i + j][2]} for j in range(entries)]
         pack[0] = {"bn": f"urn:{rows[i][1]}:", "bt": rows[i][0] / 1e9} | pack[0]
-        packs.append(json.dumps(pack).encode())
-    decoder = decoder_for("senml", Schema("t", "s", ("v",), "n"))
-    parse = msgspec.json.Decoder().decode
+        named = [{labels[label]: value for label, value in entry.items()} for entry in pack]
+        packs.append(json.dumps(named).encode() if encoding == "json" else cbor2.dumps(named))
+    decoder = decoder_for("senml" if encoding == "json" else "senml-cbor", Schema("t", "s", ("v",), "n"))
+    parse = msgspec.json.Decoder().decode if encoding == "json" else cbor2.loads
+    bn, bt, n, v, t = (labels[label] for label in ("bn", "bt", "n", "v", "t"))
 
     def bare() -> Any:
         times, values, names = [], [], []
         for body in packs:
             name, start = "", 0.0
             for entry in parse(body):
-                name, start = entry.get("bn", name), entry.get("bt", start)
-                times.append(start + entry["t"])
-                values.append(entry["v"])
-                names.append(name + entry["n"])
+                name, start = entry.get(bn, name), entry.get(bt, start)
+                times.append(start + entry[t])
+                values.append(entry[v])
+                names.append(name + entry[n])
         return np.floor(np.array(times) * 1000), np.array(values), np.array(names, object)
 
     return lambda: decoder.decode(packs, 0), bare
 
 
-def table_file(kind: str) -> Case:
+def arrow_messages(rows_each: int) -> Case:
+    """IPC streams of so many rows."""
+    import pyarrow as pa
+
+    rows, bodies = weather(), []
+    for i in range(0, N, rows_each):
+        table = pa.table(
+            dict(zip(("at", "dev", "temp", "hum"), zip(*rows[i : i + rows_each], strict=True), strict=True))
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        bodies.append(sink.getvalue().to_pybytes())
+    decoder = decoder_for("arrow", Schema("at", "ns", ("temp", "hum"), "dev"))
+
+    def bare() -> Any:
+        tables = [pa.ipc.open_stream(body).read_all() for body in bodies]
+        found = [[table.column(name).to_numpy() for table in tables] for name in ("at", "temp", "hum", "dev")]
+        at, temp, hum, dev = map(np.concatenate, found)
+        return at // 10**6, np.array([temp, hum]), dev
+
+    return lambda: decoder.decode(bodies, 0), bare
+
+
+def table_file(kind: str, user: str | None = None) -> Case:
     """A file of columns in memory's cache, against pyarrow's own reader."""
     import tempfile
 
@@ -105,7 +136,7 @@ def table_file(kind: str) -> Case:
     else:
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table, 2**16)
-    schema = Schema("at", "ns", ("temp", "hum"))
+    schema = Schema("at", "ns", ("temp", "hum"), user)
 
     def ours() -> Any:
         source = open_source(f"{kind}:{path}", schema)
@@ -116,12 +147,17 @@ def table_file(kind: str) -> Case:
         assert rows == many
 
     def bare() -> Any:
-        names = ["at", "temp", "hum"]
+        names = ["at", "temp", "hum", *([user] if user else [])]
         if kind == "parquet":
             found = pq.read_table(path, columns=names, use_threads=False)
         else:
             found = pa.ipc.open_file(pa.memory_map(path)).read_all().select(names)
-        return [found.column(0).to_numpy() // 10**6, np.stack([found.column(k).to_numpy() for k in (1, 2)], axis=1)]
+        values = np.stack([found.column(k).to_numpy() for k in (1, 2)], axis=1)
+        return [
+            found.column(0).to_numpy() // 10**6,
+            values,
+            *(found.column(k).to_numpy() for k in range(3, len(names))),
+        ]
 
     return ours, bare
 
@@ -277,6 +313,40 @@ def otlp(encoding: str, has_user: bool) -> Case:
     return lambda: decoder.decode(bodies, 0), bare_protobuf if encoding == "protobuf" else bare_json
 
 
+def otlp_logs() -> Case:
+    """Requests of a hundred log records, each with a body that is a map and one attribute."""
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    from fcstream.formats.paths import FieldPath
+
+    rows, bodies = weather(), []
+    for i in range(0, N, 100):
+        request = ExportLogsServiceRequest()
+        scope = request.resource_logs.add().scope_logs.add()
+        for at, dev, temp, _ in rows[i : i + 100]:
+            record = scope.log_records.add(time_unix_nano=at)
+            pair = record.body.kvlist_value.values.add(key="temp")
+            pair.value.double_value = temp
+            record.attributes.add(key="dev").value.string_value = dev
+        bodies.append(request.SerializeToString())
+    paths = {"temp": FieldPath(("body", "temp"))}
+    decoder = decoder_for("otlp-logs", Schema("time_unix_nano", "ns", ("temp",), "dev", paths=paths))
+
+    def bare() -> Any:
+        times, temps, devices = [], [], []
+        for body in bodies:
+            for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+                for scope in resource.scope_logs:
+                    for record in scope.log_records:
+                        times.append(record.time_unix_nano)
+                        found = {pair.key: pair.value.double_value for pair in record.body.kvlist_value.values}
+                        temps.append(found["temp"])
+                        devices.append({pair.key: pair.value.string_value for pair in record.attributes}["dev"])
+        return np.array(times) // 10**6, np.array(temps), np.array(devices, object)
+
+    return lambda: decoder.decode(bodies, 0), bare
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "avro, 4 fields": lambda: avro(0),
     "avro, 14 fields": lambda: avro(10),
@@ -285,12 +355,17 @@ CASES: dict[str, Callable[[], Case]] = {
     "otlp, values": lambda: otlp("protobuf", False),
     "otlp, users": lambda: otlp("protobuf", True),
     "otlp in json": lambda: otlp("json", True),
+    "logs of otlp": otlp_logs,
     "influx, 1 line": lambda: influx(1),
     "influx, 100 lines": lambda: influx(100),
     "senml, 10 entries": lambda: senml(10),
+    "senml, 1 entry": lambda: senml(1),
+    "senml-cbor, 10 entries": lambda: senml(10, "cbor"),
+    "arrow, 100 rows": lambda: arrow_messages(100),
     "csv, ; and ,": csv_file,
     "parquet file": lambda: table_file("parquet"),
     "arrow file": lambda: table_file("arrow"),
+    "arrow file, users": lambda: table_file("arrow", "dev"),
 }
 
 

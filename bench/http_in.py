@@ -2,7 +2,7 @@
 
 Both have uvicorn with h11, and as many connections, each with one request at a time. The bare server checks nothing and
 limits nothing; what waits is appended to a file by a thread, with one fsync. ``parses`` is a bare server that also
-parses each request of OTLP with the package's own classes, as it must to answer 400 where that is due.
+parses each request of OTLP with the package's own classes, inside of its data points too.
 Run with ``python bench/http_in.py``.
 """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from .arrow_rows import ArrowRows
 from .batch import Batch, Rejection, Schema, concatenated
 from .envelopes import Envelope
 
-_DICTIONARY, _BATCH = 2, 3  # kinds of Arrow messages
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of Arrow messages
+_ROWS_TOGETHER = 2**15
 MAX_BATCHES = 2**12
 """How many batches of one message are read at most: even empty batches take memory."""
 
@@ -34,32 +37,77 @@ class ArrowBlocks:
 
         self._arrow = pyarrow
         self._most_rows = most_rows
+        self._described, self._found = b"", None  # a schema without odd columns, as its message and as the library's
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Decode messages that are whole Arrow streams; columns may be in any order, others are ignored."""
-        return concatenated(
-            [self._message(line, first_position + i) for i, line in enumerate(lines)] or [self._rows.nothing([])]
-        )
+        parts: list[Batch] = []
+        group: list[Any] = []
+        start = rows = 0
+        for i, line in enumerate(lines):
+            before, table = self._found, self._plain_table(line)
+            if group and (table is None or rows > _ROWS_TOGETHER or self._found is not before):
+                parts += self._together(group, lines[start:i], first_position + start)
+                group, rows = [], 0
+            if table is None:
+                parts.append(self._message(line, first_position + i))
+                continue
+            start = start if group else i
+            group.append(table)
+            rows += table.num_rows
+        if group:
+            parts += self._together(group, lines[start:], first_position + start)
+        return concatenated(parts or [self._rows.nothing([])])
+
+    def _plain_table(self, line: bytes) -> Any:
+        """Return the wanted columns of a message that needs no word about it; None for any other."""
+        ipc = self._arrow.ipc
+        try:
+            head, *others = islice(self._messages(line), MAX_BATCHES + 2)
+            described = head.metadata.to_pybytes()
+            if described != self._described:
+                if _kind(described) != _SCHEMA or not _is_native(described):
+                    return None  # another message would end the process when it is read as a schema
+                found = ipc.read_schema(head)
+                if self._rows.odd_column(found) is not None:
+                    return None
+                self._described, self._found = described, found
+            if len(others) > MAX_BATCHES or not all(_is_plain(each.metadata.to_pybytes()) for each in others):
+                return None
+            batches = [ipc.read_record_batch(each, self._found) for each in others]
+            table = self._arrow.Table.from_batches(batches, self._found).select(self._rows.columns)
+            table.validate()  # columns of equal lengths: together, what one lacks would be taken from the next one
+            return table if table.num_rows <= self._most_rows else None
+        except Exception:  # see `_message`
+            return None
+
+    def _together(self, tables: list[Any], lines: Sequence[bytes], first_position: int) -> list[Batch]:
+        """Read tables of one schema as one, or their messages one by one if that cannot be."""
+        try:
+            table = self._arrow.concat_tables(tables)
+            self._rows.validate(table)
+            owners = np.repeat(np.arange(len(tables)), [each.num_rows for each in tables])
+            return [self._rows.read(table, first_position + owners)]
+        except Exception:
+            return [self._message(line, first_position + i) for i, line in enumerate(lines)]
 
     def _message(self, line: bytes, position: int) -> Batch:
-        broken = self._rows.nothing([Rejection("broken_record", position)])
         try:
             found = self._arrow.ipc.open_stream(line).schema
             odd = self._rows.odd_column(found)  # before any column is read: a small message may expand to a large one
             if odd is not None:
                 return self._rows.nothing([Rejection(odd[0], position, odd[1])])
-            if self._is_compressed(line):
-                return broken
-            wanted = self._arrow.ipc.IpcReadOptions(
-                included_fields=[found.names.index(name) for name in self._rows.columns]
-            )
-            with self._arrow.ipc.open_stream(line, options=wanted) as reader:
-                table = self._first_rows(reader)
-            self._rows.validate(table)
-            return self._read(table, position)
+            if not self._is_compressed(line):
+                included = [found.names.index(name) for name in self._rows.columns]
+                wanted = self._arrow.ipc.IpcReadOptions(included_fields=included)
+                with self._arrow.ipc.open_stream(line, options=wanted) as reader:
+                    table = self._first_rows(reader)
+                self._rows.validate(table)
+                return self._read(table, position)
         # For bytes that are no stream the library raises errors of many types: any of them rejects the message.
         except Exception:
-            return broken
+            pass
+        return self._rows.nothing([Rejection("broken_record", position)])
 
     def _first_rows(self, reader: Any) -> Any:
         """Read the rows of a message, at most one more than the limit; stops early if there are too many batches."""
@@ -85,7 +133,8 @@ class ArrowBlocks:
     def _is_compressed(self, line: bytes) -> bool:
         """Tell whether any part of the stream that will be read is compressed, or has too many dictionaries."""
         batches = others = 0
-        for metadata in self._metadata(line):
+        for message in self._messages(line):
+            metadata = message.metadata.to_pybytes()
             if _is_compressed(metadata) or others > MAX_BATCHES:
                 return True
             if _kind(metadata) == _BATCH:
@@ -96,12 +145,24 @@ class ArrowBlocks:
                 break
         return False
 
-    def _metadata(self, line: bytes) -> Iterator[bytes]:
-        """Of every message of a stream."""
+    def _messages(self, line: bytes) -> Iterator[Any]:
+        """Yield the Arrow messages of a stream, of which the first one is its schema."""
         reader = self._arrow.ipc.MessageReader.open_stream(line)
         with suppress(StopIteration):
             while True:
-                yield reader.read_next_message().metadata.to_pybytes()
+                yield reader.read_next_message()
+
+
+def _is_native(metadata: bytes) -> bool:
+    """Tell whether a schema says that numbers have this machine's order of bytes."""
+    header = _field(metadata, _u32(metadata, 0), 2)
+    at = _field(metadata, header + _u32(metadata, header), 0) if header else 0
+    return sys.byteorder == "little" and not (at and any(metadata[at : at + 2]))
+
+
+def _is_plain(metadata: bytes) -> bool:
+    """Tell whether an Arrow message is a batch of records that is not compressed."""
+    return _kind(metadata) == _BATCH and not _is_compressed(metadata)
 
 
 def _is_compressed(metadata: bytes) -> bool:

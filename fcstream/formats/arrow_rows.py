@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import needs_package
 from .batch import (
+    LONGEST_LABEL,
     PER_MILLISECOND,
     Batch,
     Rejection,
@@ -134,9 +135,12 @@ class ArrowRows:
         types = self._arrow.types
         if name in self._schema.levels or not (types.is_integer(column.type) or types.is_floating(column.type)):
             return self._parsed(column, name, at, rejections)
-        values: NDArray[np.float64] = column.to_numpy().astype(np.float64)
+        values: NDArray[np.float64] = column.to_numpy().astype(np.float64, copy=False)
+        finite = np.isfinite(values)
+        if finite.all():
+            return values
         absent = self._nulls(column)
-        bad = np.isinf(values) if name in self._schema.optional else ~np.isfinite(values)
+        bad = np.isinf(values) if name in self._schema.optional else ~finite
         for i in np.flatnonzero(bad).tolist():
             rejections.setdefault(i, Rejection("missing" if absent[i] else "not_finite", int(at[i]), name))
         return values
@@ -156,6 +160,8 @@ class ArrowRows:
         self, column: Any, name: str, at: NDArray[np.int64], rejections: dict[int, Rejection]
     ) -> NDArray[np.object_]:
         """Read users' ids, keys or texts, empty for a row without one."""
+        if name not in self._schema.texts and (usual := self._usual_labels(column)) is not None:
+            return usual
         cells, texts = self._python(column), as_objects([""] * len(column))
         todo = list(range(len(cells)))
         if name in self._schema.texts:
@@ -168,6 +174,29 @@ class ArrowRows:
                 rejections.setdefault(i, Rejection(refused.reason, int(at[i]), name))
         return texts
 
+    def _usual_labels(self, column: Any) -> NDArray[np.object_] | None:
+        """Read users' ids or keys, if all are there, and texts of a usual length or whole numbers; None otherwise."""
+        if column.null_count or not len(column):
+            return None
+        if self._arrow.types.is_integer(column.type):
+            return as_objects(list(map(str, column.to_numpy().tolist())))
+        if not self._is_text(column):
+            return None
+        from pyarrow import compute
+
+        sizes = compute.min_max(compute.binary_length(column)).as_py()
+        if sizes["min"] == 0 or sizes["max"] > LONGEST_LABEL:
+            return None
+        try:
+            found: NDArray[np.object_] = column.to_numpy()
+        except self._arrow.ArrowException:  # no Unicode
+            return None
+        return found
+
+    def _is_text(self, column: Any) -> bool:
+        types = self._arrow.types
+        return bool(types.is_string(column.type) or types.is_large_string(column.type))
+
     def _times(self, column: Any, at: NDArray[np.int64], rejections: dict[int, Rejection]) -> NDArray[np.int64]:
         """Read event times in milliseconds, 0 for a row without one."""
         name, unit, types = self._schema.time, self._schema.time_unit, self._arrow.types
@@ -175,13 +204,16 @@ class ArrowRows:
             unit, column, is_whole = column.type.unit, column.cast(self._arrow.int64()), True
         else:
             is_whole = types.is_integer(column.type) and unit in ("ms", *PER_MILLISECOND)
-        times = np.zeros(len(column), np.int64)
         if is_whole:
-            ticks, absent = (column.fill_null(0) if column.null_count else column).to_numpy(), self._nulls(column)
+            ticks = (column.fill_null(0) if column.null_count else column).to_numpy()
             times, good = ticks_to_ms(ticks, *_TICKS[unit])
+            if not column.null_count and good.all():
+                return times
+            absent = self._nulls(column)
             for i in np.flatnonzero(absent | ~good).tolist():
                 rejections[i] = Rejection("missing" if absent[i] else "bad_time", int(at[i]), name)
             return times
+        times = np.zeros(len(column), np.int64)
         for i, value in enumerate(self._python(column)):
             try:
                 times[i] = parse_time(value, unit)
@@ -195,9 +227,9 @@ class ArrowRows:
 
     def _python(self, column: Any) -> list[Any]:
         """Convert a column to Python values; text that is not UTF-8 becomes a value that every check rejects."""
-        try:
-            return list(column.to_pylist())
-        except UnicodeDecodeError:
+        try:  # of texts older versions of `to_pylist` take ten times as long
+            return list(column.to_numpy().tolist() if self._is_text(column) else column.to_pylist())
+        except (UnicodeDecodeError, self._arrow.ArrowException):
             chunks = [self._as_bytes(chunk) for chunk in column.chunks]
             return [None if raw is None else _as_text(raw) for chunk in chunks for raw in chunk.to_pylist()]
 

@@ -325,13 +325,20 @@ def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[
     good : bool (n,)
         Which times are in range: at most `MAX_TIME_MS` in absolute value.
     """
-    most = MAX_TIME_MS * denominator // numerator
-    good: NDArray[np.bool_] = ticks <= min(most, int(np.iinfo(ticks.dtype).max))
-    if ticks.dtype.kind == "i":
-        good &= ticks >= max(-most, int(np.iinfo(ticks.dtype).min))
-    wide = np.where(good, ticks, 0).astype(np.int64 if ticks.dtype.kind == "i" else np.uint64)
+    most, kind = MAX_TIME_MS * denominator // numerator, np.iinfo(ticks.dtype)
+    low, high = int(kind.min), int(kind.max)
+    if low < -most or high > most:
+        low, high = int(ticks.min(initial=0)), int(ticks.max(initial=0))
+    good = np.ones(len(ticks), np.bool_)
+    if low < -most or high > most:
+        good = ticks <= min(most, int(kind.max))
+        if ticks.dtype.kind == "i":
+            good &= ticks >= max(-most, int(kind.min))
+        ticks = np.where(good, ticks, ticks.dtype.type(0))
+    wide = ticks.astype(np.int64 if ticks.dtype.kind == "i" else np.uint64, copy=False)
     # Divided before the type is changed: unsigned nanoseconds go beyond what a signed number holds.
-    return (wide // wide.dtype.type(denominator)).astype(np.int64) * numerator, good
+    times = (wide // wide.dtype.type(denominator)).astype(np.int64, copy=False)
+    return times if numerator == 1 else times * numerator, good
 
 
 def parse_number(value: Any) -> float:

@@ -32,8 +32,16 @@ def _whole_milliseconds(times: Iterable[Any], count: int, ticks: int) -> NDArray
     if isinstance(times, np.ndarray) and times.dtype.kind in "iu":
         wide = np.int64 if times.dtype.kind == "i" else np.uint64
         return np.asarray(times.astype(wide) // wide(ticks), np.float64)
+    values = times if isinstance(times, list) else list(times)
+    if set(map(type, values)) == {int}:
+        try:
+            whole = np.array(values, np.int64)
+        except OverflowError:
+            pass
+        else:
+            return np.where((whole > -_LARGEST) & (whole < _LARGEST), np.asarray(whole // ticks, np.float64), math.nan)
     return np.fromiter(
-        (value // ticks if type(value) is int and -_LARGEST < value < _LARGEST else math.nan for value in times),
+        (value // ticks if type(value) is int and -_LARGEST < value < _LARGEST else math.nan for value in values),
         np.float64,
         count,
     )

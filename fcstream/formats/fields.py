@@ -186,7 +186,7 @@ class RecordReader:
                 first, *rest = place.steps
                 column = columns[str(first)]
                 cells[name] = _found(FieldPath(tuple(rest)), column) if rest else column
-        batch = self.read_cells(cells, first_position + np.array(owners, np.int64))
+        batch = self.read_cells(cells, first_position + np.fromiter(owners, np.int64, len(owners)))
         if rejections:
             batch.rejections = sorted([*batch.rejections, *rejections], key=lambda rejection: rejection.position)
         return batch
@@ -223,7 +223,7 @@ class RecordReader:
 
     def from_cells(
         self,
-        inner: Mapping[str, list[Any]],
+        inner: Mapping[str, list[Any] | NDArray[np.float64]],
         outer: Mapping[str, list[Any]],
         counts: Sequence[int],
         positions: NDArray[np.int64],
@@ -266,11 +266,11 @@ class RecordReader:
         good[odd_rows] = False
         return batch.pick(~np.isin(owners[good], odd)), odd.tolist()
 
-    def _typed(self, name: str, column: list[Any]) -> NDArray[Any]:
+    def _typed(self, name: str, column: list[Any] | NDArray[np.float64]) -> NDArray[Any]:
         """Convert cells that a decoder has read as the types of their field."""
         if name not in self._floats_only:
-            return self._converted(name, column)
-        numbers = np.fromiter(column, np.float64, len(column))
+            return self._converted(name, column.tolist() if isinstance(column, np.ndarray) else column)
+        numbers = column if isinstance(column, np.ndarray) else np.fromiter(column, np.float64, len(column))
         return timestamps_of(numbers, len(column), self._schema) if name == self._schema.time else numbers
 
     def _converted(self, name: str, column: list[Any], texts: bool = False) -> NDArray[Any]:
@@ -440,6 +440,11 @@ def _found(path: FieldPath, values: Sequence[Any]) -> list[Any]:
         except (KeyError, IndexError):
             return list(map(path.find, values))
     return list(column)
+
+
+def floats_of(column: list[Any]) -> NDArray[np.float64]:
+    """Convert ints and floats; NaN for anything else."""
+    return _floats(column, set(map(type, column)))
 
 
 def _floats(column: list[Any], kinds: set[type]) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from .batch import Batch, Rejection, Schema, merge
 from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
 from .fields import RecordReader
-from .typed import MessageType, Untyped, shape_of
+from .typed import BROKEN, MessageType, Untyped, decoded, shape_of
 
 MAX_DEPTH = 32
 """Levels of a MessagePack message in which what cannot be read is looked for part by part."""
@@ -33,7 +33,6 @@ _OPEN, _CLOSE, _QUOTE = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _MAX_SHAPES = 8
 """Most types that are made; messages of further shapes are read one by one."""
-_BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
 
 
 def objects_decoder(schema: Schema, codec: str = "json", *, are_messages: bool = False) -> LineDecoder:
@@ -75,7 +74,7 @@ class NestedObjects:
 
     def _guess(self, line: bytes) -> None:
         """Take the shape of one message for the shape of those that follow; only speed depends on it."""
-        with suppress(*_BROKEN, Untyped):
+        with suppress(*BROKEN, Untyped):
             self._shape = shape_of(self._schema, self._parse(line))
 
     def _type(self) -> MessageType | None:
@@ -93,7 +92,7 @@ class NestedObjects:
         kind = self._type()
         if kind is None:
             return self._careful(lines, positions.tolist(), envelopes)
-        messages, fit = _decoded(kind, lines)
+        messages, fit = decoded(kind.decode, lines)
         try:
             cells = kind.cells(messages)
         except Untyped:  # some list is too short, or too long
@@ -115,24 +114,9 @@ class NestedObjects:
         for line, position in zip(lines, positions, strict=True):
             try:
                 messages.append(self._parse(line))
-            except _BROKEN:
+            except BROKEN:
                 messages.append(Rejection("broken_record", position))
         return self._reader.read(messages, positions, envelopes)
-
-
-def _decoded(kind: MessageType, lines: Sequence[bytes]) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the messages that are of a type, and the numbers of their lines."""
-    messages: list[Any] = []
-    others: list[int] = []
-    left = iter(lines)
-    while True:
-        try:
-            messages.extend(map(kind.decode, left))  # keeps what came before an error, and goes on behind it
-        except _BROKEN:
-            others.append(len(messages) + len(others))
-        else:
-            break
-    return messages, np.delete(np.arange(len(lines)), others)
 
 
 def _has_cells(kind: MessageType, message: Any) -> bool:
@@ -183,7 +167,7 @@ def parse_msgpack(body: bytes) -> Any:
     """
     try:
         return _ANYTHING.decode(body)
-    except _BROKEN:
+    except BROKEN:
         found = _parts(body, MAX_DEPTH)
         if found is None:
             raise
@@ -201,13 +185,13 @@ def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
         return None
     try:
         return _ANYTHING.decode(body)
-    except _BROKEN:
+    except BROKEN:
         pass
     try:
         return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
-    except _BROKEN:
+    except BROKEN:
         pass
     try:
         return [_parts(part, depth - 1) for part in _LISTS.decode(body)]
-    except _BROKEN:
+    except BROKEN:
         return None

@@ -11,6 +11,7 @@ then which message of its file it is. The id is not looked up, since a file desc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -95,18 +96,8 @@ class ProtobufMessages:
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Read messages. An empty one is rejected, although as a message it holds zeros."""
-        found: list[Any] = []
-        owners: list[int] = []
-        rejections: list[Rejection] = []
-        for i, body in enumerate(lines if self._indexes is None else self._unframed(lines, envelopes)):
-            try:
-                if not isinstance(body, bytes) or not body:
-                    raise DecodeError
-                found.append(self._parse(body))
-                owners.append(i)
-            except DecodeError:
-                reason = body if isinstance(body, str) else "broken_record"
-                rejections.append(Rejection(reason, first_position + i))
+        bodies = lines if self._indexes is None else list(self._unframed(lines, envelopes))
+        found, owners, rejections = self._parsed(bodies, first_position)
         columns = {top: column(found) for top, column in self._columns.items()}
         if not self._holds_rows:
             return self._reader.read_columns(columns, owners, first_position, envelopes, rejections)
@@ -115,6 +106,27 @@ class ProtobufMessages:
         batch = self._reader.read(rows, [first_position + i for i in owners], given)
         batch.rejections = sorted(batch.rejections + rejections, key=lambda rejection: rejection.position)
         return batch
+
+    def _parsed(
+        self, bodies: Sequence[bytes | str], first_position: int
+    ) -> tuple[list[Any], Sequence[int], list[Rejection]]:
+        """Return messages, the number of each, and rejections; texts are why there is no message."""
+        if set(map(type, bodies)) == {bytes} and all(bodies):
+            with suppress(DecodeError):
+                return list(map(self._parse, bodies)), range(len(bodies)), []
+        found: list[Any] = []
+        owners: list[int] = []
+        rejections: list[Rejection] = []
+        for i, body in enumerate(bodies):
+            try:
+                if not isinstance(body, bytes) or not body:
+                    raise DecodeError
+                found.append(self._parse(body))
+                owners.append(i)
+            except DecodeError:
+                reason = body if isinstance(body, str) else "broken_record"
+                rejections.append(Rejection(reason, first_position + i))
+        return found, owners, rejections
 
     def _unframed(self, lines: Sequence[bytes], envelopes: Sequence[Envelope]) -> Iterator[bytes | str]:
         """Yield what stands behind Confluent's bytes, or why a message is rejected."""

@@ -22,19 +22,20 @@ RFC 8428, sections 4 to 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated
+from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated, merge
 from .envelopes import Envelope
 from .fields import LONGEST_MESSAGE, RecordReader, most_rows
+from .senml_entries import RELATIVE_BELOW, VERSION, UsualJsonPacks, UsualPacks
+from .typed import Untyped
 
-VERSION = 10
-RELATIVE_BELOW = 2**28
-_TOGETHER = 512
+_TOGETHER, _BYTES_TOGETHER = 512, 2**18
 _VALUES = ("v", "vs", "vb", "vd")
 _PLAIN = frozenset({*_VALUES, "n", "u", "s", "t", "ut"})
 _BASES = {"bn": str, "bt": float, "bu": str, "bv": float, "bs": float, "bver": float}
@@ -46,7 +47,10 @@ class BrokenPack(ValueError):
 
 def senml_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
     """Make the decoder of packs in JSON."""
-    return SenmlPacks(schema, json_pack, joined=joined)
+    usual = None
+    with suppress(Untyped):
+        usual = None if joined else UsualJsonPacks(schema, most_rows(len(schema.features)))
+    return SenmlPacks(schema, json_pack, joined=joined, usual=usual)
 
 
 class SenmlPacks:
@@ -61,6 +65,8 @@ class SenmlPacks:
         Whether entries with one base name and one time are one record.
     longest : int
         Most bytes of a message.
+    usual : UsualPacks, optional
+        Reads packs that are as usual, with the same result.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class SenmlPacks:
         *,
         joined: bool = False,
         longest: int = LONGEST_MESSAGE,
+        usual: UsualPacks | None = None,
     ) -> None:
         schema.refuse_elements("packs of SenML")
         self._reader = RecordReader(schema)
@@ -78,14 +85,31 @@ class SenmlPacks:
         self._joined = joined
         self._longest = longest
         self._most = most_rows(len(schema.features))
+        self._usual = usual
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Decode messages, the first of which has `first_position`; all records of a message share its position."""
+        if self._usual is None:
+            return self._resolved(lines, range(len(lines)), first_position, envelopes)
+        batches = []
+        for some in _groups(lines):
+            batch, others = self._usual.read(lines[some], first_position + some.start, envelopes[some])
+            if others:
+                numbers = [some.start + i for i in others]
+                batch = merge(batch, self._resolved(lines, numbers, first_position, envelopes))
+            batches.append(batch)
+        return concatenated(batches or [self._resolved([], [], first_position, ())])
+
+    def _resolved(
+        self, lines: Sequence[bytes], numbers: Iterable[int], first_position: int, envelopes: Sequence[Envelope]
+    ) -> Batch:
+        """Decode some of the messages, one after the other."""
         batches: list[Batch] = []
         records: list[dict[str, Any]] = []
         owners: list[int] = []
         rejections: list[Rejection] = []
-        for i, body in enumerate(lines):
+        for i in numbers:
+            body = lines[i]
             found = self._records(body, first_position + i, rejections)
             records += found
             owners += [i] * len(found)
@@ -121,6 +145,18 @@ class SenmlPacks:
             rejections.append(Rejection("broken_record", position))
             return []
         return join_measurements(found) if self._joined else found
+
+
+def _groups(lines: Sequence[bytes]) -> Iterator[slice]:
+    """Yield groups of messages that are short together."""
+    start = size = 0
+    for i, line in enumerate(lines):
+        size += len(line)
+        if size >= _BYTES_TOGETHER:
+            yield slice(start, i + 1)
+            start, size = i + 1, 0
+    if start < len(lines):
+        yield slice(start, len(lines))
 
 
 def json_pack(body: bytes) -> Any:

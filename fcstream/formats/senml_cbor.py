@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 import cbor2
 
 from .batch import Schema
+from .fields import most_rows
 from .senml import BrokenPack, SenmlPacks
+from .senml_entries import CODES, UsualCborPacks
+from .typed import Untyped
 
 LONGEST_PACK = 2**15
 """Most bytes of a pack: its maps have integers as keys, and those could be chosen so that a long map takes hours."""
-_LABELS = {-1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs"} | dict(
-    enumerate(("n", "u", "v", "vs", "vb", "s", "t", "ut", "vd"))
-)
+_LABELS = {code: label for label, code in CODES.items()}
 # A pack is read as the first of two items, of which the second one is this: so bytes that are left over are found.
 _PAIR, _END = b"\x82", b"fcstream"
 _TAIL = cbor2.dumps(_END)
@@ -22,7 +24,10 @@ _TAIL = cbor2.dumps(_END)
 
 def senml_cbor_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
     """Make the decoder of packs in CBOR."""
-    return SenmlPacks(schema, cbor_pack, joined=joined, longest=LONGEST_PACK)
+    usual = None
+    with suppress(Untyped):
+        usual = None if joined else UsualCborPacks(schema, most_rows(len(schema.features)), _one_item, LONGEST_PACK)
+    return SenmlPacks(schema, cbor_pack, joined=joined, longest=LONGEST_PACK, usual=usual)
 
 
 def cbor_pack(body: bytes) -> Any:
@@ -32,14 +37,22 @@ def cbor_pack(body: bytes) -> Any:
     ------
     BrokenPack
     """
+    pack = _one_item(body)
+    if type(pack) is not list:
+        raise BrokenPack
+    return [_labeled(entry) for entry in pack]
+
+
+def _one_item(body: bytes) -> Any:
+    """Read the one data item of a message."""
     try:
-        pack, end = cbor2.loads(_PAIR + body + _TAIL)
-        whole = type(pack) is list and type(end) is bytes and end == _END
+        item, end = cbor2.loads(_PAIR + body + _TAIL)
+        whole = type(end) is bytes and end == _END
     except Exception:  # what tags stand for is made by many libraries, whose errors are of many types
         raise BrokenPack from None
     if not whole:
         raise BrokenPack
-    return [_labeled(entry) for entry in pack]
+    return item
 
 
 def _labeled(entry: Any) -> dict[Any, Any]:

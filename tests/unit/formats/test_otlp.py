@@ -4,9 +4,11 @@ import base64
 import json
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict, MessageToJson
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from support.fuzz import shaken, told
@@ -285,6 +287,28 @@ def test_whatever_comes_nothing_is_raised(format, schemas, draw, encoding):
             assert {each.reason for each in batch.rejections} <= set(REASONS)
             for i in rng.sample(range(40), 3):  # each message is read for itself
                 assert told(decoder.decode([group[i]], 5), 5) == told(batch, 100 + i)
+                assert unread_of_the_whole(decoder, group[i]) in (None, decoder.unread(group[i]))
+
+
+def unread_of_the_whole(decoder, body):
+    """What `unread` says, of a request that is read to its last byte; None if it cannot be."""
+    try:
+        return decoder._unread(decoder._request(body, decoder._encodings)[0])
+    except (DecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def test_what_is_not_read_is_counted_without_looking_at_points():
+    rng, decoder = random.Random(3), metrics("one")
+    for _ in range(100):
+        for body in bodies(drawn_metrics(rng)):
+            assert decoder.unread(body) == unread_of_the_whole(decoder, body)
+    request = one_gauge()
+    request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points[0].attributes.add(key="broken")
+    body = request.SerializeToString().replace(b"broken", b"\xff" * 6)
+    assert decoder.unread(body) == {}
+    assert [each.reason for each in decoder.decode([body], 0).rejections] == ["broken_record"]
+    assert decoder.unread(b"\n") is None
 
 
 def test_a_gauge_is_a_record_with_its_attributes():

@@ -1,16 +1,20 @@
 """Bodies of messages: what they hold, and hostile ones."""
 
 import json
+import math
+import random
+import struct
 from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
 import pytest
+from support.fuzz import shaken, told
 from support.payloads import arrow, packed
 
 from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.formats.arrow import MAX_BATCHES
+from fcstream.formats.arrow import MAX_BATCHES, ArrowBlocks
 from fcstream.formats.batch import Schema
 from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for, most_rows
 from fcstream.planning.plan import plan
@@ -72,6 +76,43 @@ def test_arrow_blocks():
     users = decoder_for("arrow", USERS).decode([arrow(ts=[1, 2], a=[1, 1], b=[1, 1], id=["x", None])], 0)
     assert users.users.tolist() == ["x"]
     assert decoder_for("arrow", SCHEMA).decode([], 0).times_ms.tolist() == []
+
+
+def test_arrow_messages_of_one_schema_are_read_together_as_each_alone(monkeypatch):
+    pa, draw = pytest.importorskip("pyarrow"), random.Random(5)
+    decoder = ArrowBlocks(USERS, 5)
+    alone = []
+    monkeypatch.setattr(decoder, "_message", lambda *given: (alone.append(1), ArrowBlocks._message(decoder, *given))[1])
+
+    def body(rows):
+        ids = pa.array([draw.choice(["x", "é", "", None]) for _ in range(rows)], pa.string())
+        a, b = np.array([draw.choice([1.5, math.nan]) for _ in range(rows)]), np.ones(rows)
+        return arrow(ts=np.arange(rows), a=a, b=b, id=ids)
+
+    for part in (0.0, 0.1, 0.5):
+        for _ in range(40):
+            group = [body(draw.choice([0, 1, 3, 5])) for _ in range(8)]
+            group = [shaken(draw, one) if draw.random() < part else one for one in group]
+            alone.clear()
+            found = decoder.decode(group, 3)
+            assert part or not alone
+            for i, one in enumerate(group):
+                assert told(found, 3 + i) == told(ArrowBlocks._message(decoder, one, 3 + i), 3 + i)
+    assert found.positions.tolist() == sorted(found.positions.tolist())
+
+
+def test_what_one_arrow_message_has_too_much_is_not_what_the_next_one_lacks():
+    bodies = [arrow(ts=[1, 2, 3], a=[1.0, 2.0, 3.0], b=[4.0, 5.0, 6.0]) for _ in range(3)]
+    node = struct.pack("<qq", 3, 0)  # rows of a column, nulls
+    at = bodies[0].find(node)
+    while at >= 0:
+        first, last = (bodies[0][:at] + struct.pack("<q", n) + bodies[0][at + 8 :] for n in (2, 4))
+        batch = decoder_for("arrow", SCHEMA).decode([first, bodies[1], last, first], 0)
+        mine = batch.positions == 1
+        assert batch.times_ms[mine].tolist() == [1, 2, 3]
+        assert batch.values[mine].tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+        assert {0, 2, 3} & {each.position for each in batch.rejections}
+        at = bodies[0].find(node, at + 8)
 
 
 @pytest.mark.parametrize("codec", ["json", "msgpack", "floats", "arrow"])

@@ -2,15 +2,26 @@
 
 import json
 import random
+from decimal import Decimal
 
 import pytest
+from support.fuzz import shaken, told
 from support.helpers import sample
 
 from fcstream.config import Config
 from fcstream.formats.batch import REASONS, Schema
-from fcstream.formats.envelopes import Envelope
+from fcstream.formats.envelopes import Envelope, EnvelopeField
 from fcstream.formats.payloads import decoder_for
-from fcstream.formats.senml import BrokenPack, join_measurements, resolved
+from fcstream.formats.senml import (
+    BrokenPack,
+    SenmlPacks,
+    _groups,
+    join_measurements,
+    json_pack,
+    resolved,
+    senml_messages,
+)
+from fcstream.formats.senml_entries import CODES
 from fcstream.planning.plan import plan
 
 SCHEMA = Schema("t", "s", ("v",), "n")
@@ -21,15 +32,10 @@ def packs(*found):
     return [json.dumps(pack).encode() for pack in found]
 
 
-LABELS = {"bver": -1, "bn": -2, "bt": -3, "bu": -4, "bv": -5, "bs": -6} | {
-    label: i for i, label in enumerate(["n", "u", "v", "vs", "vb", "s", "t", "ut", "vd"])
-}
-
-
 def binary(*found):
     """Packs in CBOR, with integers as labels."""
     cbor2 = pytest.importorskip("cbor2")
-    return [cbor2.dumps([{LABELS.get(label, label): value for label, value in e.items()} for e in p]) for p in found]
+    return [cbor2.dumps([{CODES.get(label, label): value for label, value in e.items()} for e in p]) for p in found]
 
 
 def reasons(batch):
@@ -117,26 +123,129 @@ def naive(pack):
     return found
 
 
+def drawn(draw, part=0.4):
+    pack = []
+    for _ in range(draw.randint(1, 6)):
+        entry = {
+            "bn": draw.choice(["urn:a:", "b/"]),
+            "bt": draw.choice([1.5e9, 1600000000, 3]),
+            "bu": "Cel",
+            "bv": draw.choice([20, 0.5]),
+            "bs": 100,
+            "bver": 10,
+            "n": draw.choice(["temp", "hum", ""]),
+            "t": draw.choice([0, -5, 0.25, 1.6e9]),
+            "u": "%RH",
+            "s": draw.choice([1, 2.5]),
+            draw.choice(["v", "vs", "vb", "vd"]): draw.choice([1, 2.5]),
+        }
+        pack.append({label: entry[label] for label in entry if draw.random() < part})
+    return pack
+
+
 def test_drawn_packs_are_what_a_slow_resolver_makes_of_them():
     draw = random.Random(2)
     for _ in range(2000):
-        pack = []
-        for _ in range(draw.randint(1, 6)):
-            entry = {
-                "bn": draw.choice(["urn:a:", "b/"]),
-                "bt": draw.choice([1.5e9, 1600000000, 3]),
-                "bu": "Cel",
-                "bv": draw.choice([20, 0.5]),
-                "bs": 100,
-                "bver": 10,
-                "n": draw.choice(["temp", "hum", ""]),
-                "t": draw.choice([0, -5, 0.25, 1.6e9]),
-                "u": "%RH",
-                "s": draw.choice([1, 2.5]),
-                draw.choice(["v", "vs", "vb", "vd"]): draw.choice([1, 2.5]),
-            }
-            pack.append({label: entry[label] for label in entry if draw.random() < 0.4})
+        pack = drawn(draw)
         assert resolved(json.loads(json.dumps(pack))) == naive(pack), pack
+
+
+USUAL = {
+    "n": SCHEMA,
+    "bn": Schema("t", "ms", ("v",), "bn", "u", optional=frozenset("v")),
+    "both": Schema(
+        "t", "s", ("v", "s"), "n", texts={"vs": 9, "u": 9}, order=("v", "s", "vs", "u"), missing={"v": {"1"}}
+    ),
+    "levels": Schema("t", "s", ("vb",), "n", levels={"vb": {False: 0, True: 1}}),
+    "quoted": Schema("t", "s", ("vs", "v"), "vd", quoted=frozenset({"vs"}), optional=frozenset({"vs", "v"})),
+    "arrival": Schema("at", "s", ("v",), "n", paths={"at": EnvelopeField("broker")}),
+}
+
+
+def usual(draw):
+    """A pack with base values in its first entry, or without any; sometimes with one elsewhere."""
+    entries = [
+        {"n": draw.choice(["temp", "battery", "b", ""]), "v": draw.choice([21.5, 3]), "t": draw.choice([0, -5, 1.6e9])}
+        | draw.choice(
+            [{}, {}, {"u": draw.choice(["Cel", "bar"])}, {"s": 2}, {"vs": "1.5"}, {"vb": True}, {"vd": "aGk"}]
+        )
+        for _ in range(draw.randint(0, 5))
+    ]
+    for entry in entries:
+        for label in draw.choice([(), (), ("v",), ("n",), ("t",), ("v", "t"), ("n", "t")]):
+            del entry[label]
+    base = draw.choice([{"bn": "urn:a:"}, {"bt": 1.5e9}, {"bn": "b", "bt": 1600000000, "bu": "Cel"}, {"bver": 5}])
+    where = draw.choice(entries) if entries and draw.random() < 0.1 else {}
+    where |= base
+    return [where, *entries] if where not in entries else [{"n": "a", "bt": 1.5e9, "v": 1}, *entries]
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_packs_that_are_read_together_are_what_they_are_alone(kind):
+    draw, decoder = random.Random(kind), senml_messages(USUAL[kind])
+    careful = SenmlPacks(USUAL[kind], json_pack)
+    for _ in range(25):
+        group = packs(*(draw.choice([usual, usual, usual, drawn])(draw) for _ in range(20)))
+        group += [shaken(draw, body) if draw.random() < 0.5 else body for body in group]
+        envelopes = [Envelope(arrived_ms=draw.choice([5, 7])) for _ in group]
+        found, expected = (each.decode(group, 3, envelopes) for each in (decoder, careful))
+        assert found.positions.tolist() == expected.positions.tolist()
+        assert reasons(found) == reasons(expected)
+        for i in range(len(group)):
+            assert told(found, 3 + i) == told(expected, 3 + i), group[i]
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_packs_in_cbor_that_are_read_together_are_what_they_are_alone(kind):
+    cbor2 = pytest.importorskip("cbor2")
+    from fcstream.formats.senml_cbor import LONGEST_PACK, cbor_pack, senml_cbor_messages
+
+    draw, decoder = random.Random(kind), senml_cbor_messages(USUAL[kind])
+    careful = SenmlPacks(USUAL[kind], cbor_pack, longest=LONGEST_PACK)
+    odd = [None, True, 1, 2.0, "x", b"x", 10**400, -(10**400), Decimal("1.5"), float("nan"), {}, [], 1.6e9]
+    keys = [-1, -2, -3, -4, 0, 1, 2, 5, 6, True, 2.0, "n", "v", "x_", -5, 99]
+    assert kind not in ("n", "bn") or decoder._usual.read(binary(CURRENT, KINDS[:1]), 0)[1] == []
+    for _ in range(25):
+        group = []
+        for _ in range(20):
+            pack = [
+                {CODES.get(label, label): value for label, value in entry.items()}
+                for entry in draw.choice([usual, usual, drawn])(draw)
+            ]
+            for _ in range(draw.choice([0, 0, 0, 1, 2])):
+                draw.choice(pack)[draw.choice(keys)] = draw.choice(odd)
+            group.append(cbor2.dumps(pack))
+        group += [shaken(draw, body) if draw.random() < 0.3 else body for body in group]
+        envelopes = [Envelope(arrived_ms=draw.choice([5, 7])) for _ in group]
+        found, expected = (each.decode(group, 3, envelopes) for each in (decoder, careful))
+        assert found.positions.tolist() == expected.positions.tolist()
+        assert reasons(found) == reasons(expected)
+        for i in range(len(group)):
+            assert told(found, 3 + i) == told(expected, 3 + i), group[i]
+
+
+def test_usual_packs_are_read_together():
+    base = {"bn": "urn:b:", "bt": 1.7e9}
+    shapes = [
+        CURRENT,
+        [base, {"n": "a", "v": 1}, {"n": "b", "v": 2}],
+        [base | {"n": "battery", "v": 1}, {"n": "battery", "v": 2}],
+        [base | {"n": "a", "v": 1}, {"n": "\xe9", "v": 2}],
+        [{"n": "a", "t": 1.7e9, "v": 1}],
+    ]
+    decoder = senml_messages(SCHEMA)
+    batch, others = decoder._usual.read(packs(*shapes), 0)
+    assert (others, batch.positions.tolist()) == ([], [0] * 7 + [1, 1, 2, 2, 3, 3, 4])
+    assert batch.users.tolist()[7:11] == ["urn:b:a", "urn:b:b", "urn:b:battery", "urn:b:battery"]
+    _, others = decoder._usual.read(packs([base, {"n": "a", "v": 1}, {"bn": "c", "v": 1}], [{"bv": 1}], KINDS), 0)
+    assert others == [0, 1, 2]
+
+
+@pytest.mark.parametrize("lengths", [[], [1], [5, 5], [3, 9, 1, 1, 1, 8]])
+def test_groups_of_messages_hold_each_once(monkeypatch, lengths):
+    monkeypatch.setattr("fcstream.formats.senml._BYTES_TOGETHER", 8)
+    found = [i for some in _groups([bytes(n) for n in lengths]) for i in range(some.start, some.stop)]
+    assert found == list(range(len(lengths)))
 
 
 @pytest.mark.parametrize(
@@ -199,8 +308,6 @@ def test_measurements_of_a_time_are_one_record():
 
 
 def test_packs_in_cbor():
-    from decimal import Decimal
-
     decoder = decoder_for("senml-cbor", SCHEMA)
     batch, same = (
         decoder.decode(binary(CURRENT, KINDS), 4),
