@@ -15,8 +15,11 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.oracles import Oracle
+from ..releases.clusters.pipeline import ClusterCenters
 from ..releases.clusters.plan import ClusterJob
-from ..stream.lattice import Lattice, as_rows
+from ..releases.clusters.tree_centers import TreeCenters
+from ..releases.trees.growing import Box
+from ..stream.lattice import Lattice, as_doubles, as_rows
 from .statistics import _charge, _loss
 
 
@@ -32,11 +35,12 @@ class CentersAnswer:
         Why it was refused. ``no_match``: the shards' tuples do not agree. ``no_radius``: the shards' tuples do not even
         agree on a scale. ``too_few``: there are too few records.
     centers, sigma : float64 (k, d) or None
-        The centers in the rows' units, ascending, and the standard deviation of their noise.
+        The centers in the rows' units, ascending, and the standard deviation of their noise; NaN for a center that has
+        too few rows for a mean of its own, and stays where released numbers put it.
     counts : int64 (k,) or None
         Noisy number of rows in each cluster.
     tuples : int or None
-        Noisy number of shards that agreed; None also if the fallback answered.
+        Noisy number of shards that agreed; None also for a tree, and if the fallback answered.
     spent : PrivacyLoss
         The loss of the stages that were started; the rest of the budget was not spent.
     private : bool
@@ -57,11 +61,12 @@ def private_centers(
     points: ArrayLike,
     k: int,
     *,
-    ball: float,
     rho: float,
-    delta: float,
-    size_hint: int,
     step: float,
+    ball: float | None = None,
+    delta: float = 0.0,
+    size_hint: int | None = None,
+    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None,
     center: Sequence[float] | None = None,
     oracle: str | Oracle = "auto",
     radius: str | float = "histogram",
@@ -74,22 +79,26 @@ def private_centers(
     variant: str | None = None,
     noise: Noise | None = None,
 ) -> CentersAnswer:
-    """Find differentially private centers of k clusters that are well apart.
+    """Find differentially private centers of k clusters: of any by ``method="tree"``, else of clusters well apart.
 
     Parameters
     ----------
     points : array (n, d)
-        Rows that are not finite or lie outside the public ball are left out one by one.
+        Rows that are not finite or lie outside the public ball, or outside `bounds`, are left out one by one.
     k : int
-    ball : float
-        Radius of the public ball around `center` that rows lie in.
-    rho, delta : float
+    rho : float
         The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
         `CentersAnswer.spent`.
-    size_hint : int
-        Public guess of the number of rows.
     step : float
         Step of the lattice that rows are rounded to; much smaller than the clusters.
+    ball : float, optional
+        Radius of the public ball around `center` that rows lie in. Only ``tree`` can do without it, by `bounds`.
+    delta : float
+        The delta of the answer; ``tree`` has none, the others need one.
+    size_hint : int, optional
+        Public guess of the number of rows; ``tree`` needs none.
+    bounds : (float, float) or two sequences of d floats, optional
+        With ``tree``: lower and upper ends of a public box that rows lie in, for all columns or for each.
     center : sequence of float, optional
         Center of the public ball; 0 by default.
     oracle : str or callable
@@ -104,8 +113,9 @@ def private_centers(
     spread : float, optional
         Public radius of a cluster; the smaller it is, the smaller is the noise of the last step.
     method : str
-        ``friendly`` (Tsfadia et al. 2022), ``ktuples`` (Cohen et al. 2021), or ``auto``, the one of both that needs
-        less separation.
+        ``tree``: k-means on the noisy points of a private tree, and one noisy Lloyd step; answers whatever the rows are,
+        unless they are too few, and without a delta. ``friendly`` (Tsfadia et al. 2022) and ``ktuples`` (Cohen et al.
+        2021) need clusters that shards agree about; ``auto`` is the one of both that needs less separation.
     fallback : str, optional
         With ``lloyd``, noisy Lloyd rounds from public centers answer if the shards do not agree.
     fallback_share : float
@@ -129,11 +139,12 @@ def private_centers(
 
     Complexity
     ----------
-    The oracle runs on n rows in t shards; t**2 / 2 comparisons of tuples and O(n k d) operations come on top.
+    The oracle runs on n rows in t shards; t**2 / 2 comparisons of tuples and O(n k d) operations come on top. ``tree``:
+    O(n) for each of 16 to 48 levels, and O(n k d).
 
     Source
     ------
-    Specification 6.12; proof 7.8; erratum 1.2; Tsfadia et al. 2022, FC_Clustering.
+    Specification 6.12, 6.16; proofs 7.8, 7.10; erratum 1.2; Tsfadia et al. 2022, FC_Clustering.
 
     Examples
     --------
@@ -143,8 +154,24 @@ def private_centers(
     >>> answer = fcstream.private_centers(rows, 3, ball=1, rho=1, delta=1e-8, size_hint=30000, step=1e-5)
     >>> answer.status, (answer.centers.round(1) + 0.0).tolist()
     ('released', [[-0.5, 0.0], [0.2, -0.6], [0.5, 0.5]])
+    >>> answer = fcstream.private_centers(rows, 3, bounds=(-1, 1), rho=0.1, step=1e-5, method="tree")
+    >>> answer.centers.round(1) + 0.0
+    array([[-0.5,  0. ],
+           [ 0.2, -0.6],
+           [ 0.5,  0.5]])
     """
     rows = as_rows(points, "points")
+    if method == "tree":
+        others = {"radius": (radius, "histogram"), "radius_min": (radius_min, None), "tuples": (tuples, None)}
+        others |= {"oracle": (oracle, "auto"), "spread": (spread, None), "fallback": (fallback, None)}
+        for name, (given, default) in {**others, "variant": (variant, None)}.items():
+            if given != default:
+                raise ConfigError("belongs to methods 'friendly' and 'ktuples': leave it out", name)
+        return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, step, noise or Noise())
+    if bounds is not None:
+        raise ConfigError("belongs to method 'tree': give `ball`", "bounds")
+    if ball is None or size_hint is None:
+        raise ConfigError(f"must be given for method {method!r}", "ball" if ball is None else "size_hint")
     job = ClusterJob(
         k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
         fallback_share, method=method, variant=variant,
@@ -154,17 +181,62 @@ def private_centers(
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
     found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
-    released = found.centers is not None
+    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+
+
+def _tree_centers(
+    rows: NDArray[np.float64],
+    k: int,
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+    rho: float,
+    step: float,
+    noise: Noise,
+) -> CentersAnswer:
+    lattice, (low, high) = Lattice(step), bounds
+    for a, b in zip(low.tolist(), high.tolist(), strict=True):
+        lattice.check_range(a, b, "bounds")
+    box = Box(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
+    mechanism = TreeCenters(_loss(rho, 0.0).rho_nano, k, box)
+    charge = _charge(mechanism.loss)
+    charge.open(mechanism.loss)
+    inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
+    found = mechanism.find(lattice.coordinates(rows[inside]), noise, charge.start)
+    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+
+
+def _centers_answer(found: ClusterCenters, step: float, spent: PrivacyLoss, noise: Noise) -> CentersAnswer:
     return CentersAnswer(
-        status="released" if released else "refused",
+        status="refused" if found.centers is None else "released",
         reason=found.reason,
         centers=None if found.centers is None else found.centers * step,
         sigma=None if found.sigma is None else found.sigma * step,
         counts=found.counts,
         tuples=found.tuples,
-        spent=mechanism.loss - charge.unused,
+        spent=spent,
         private=noise.private,
     )
+
+
+def _bounds(
+    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None,
+    ball: float | None,
+    center: Sequence[float] | None,
+    dimension: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of the public box (d,) each: those given, or those of the box around the public ball."""
+    if (bounds is None) == (ball is None):
+        raise ConfigError("must be given, or else `ball` with `center`, for method 'tree'", "bounds")
+    if ball is not None:
+        middle = np.array(_center(center, dimension))
+        ends = [middle - ball, middle + ball]
+    else:
+        ends = [as_doubles(end, "bounds") for end in bounds or ()]
+    if len(ends) != 2 or any(end.shape not in ((), (dimension,)) for end in ends):
+        raise ConfigError(f"must be two numbers, or two lists of {dimension}", "bounds")
+    low, high = (np.broadcast_to(end, (dimension,)).astype(np.float64) for end in ends)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ConfigError("must be finite, the lower ends below the upper ones", "bounds")
+    return low, high
 
 
 @dataclass(frozen=True)

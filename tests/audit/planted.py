@@ -63,6 +63,9 @@ DISCOVERY = "audit/test_discovery.py"
 DISCOVERING = "unit/engine/test_discovering.py"
 STREAM = "audit/test_stream_faults.py::test"
 TOTALS = "audit/test_totals.py::test_an_epoch_of_totals_stays_below_its_claim_and_is_not_far_from_it"
+TREES = "audit/test_trees.py::test_neighbors_stay_below_the_claim"
+TREE_TWIN = "unit/releases/test_trees.py::test_a_tree_is_that_of_its_slow_twin"
+TREE_CORNER = "unit/releases/test_trees.py::test_noise_of_a_points_sums_pays_for_every_corner_of_its_box"
 INTEGERS = "unit/releases/test_totals.py::test_the_integers_are_those_of_the_rationals"
 
 FAULTS = [
@@ -144,6 +147,55 @@ FAULTS = [
         "        if len(closed) < len(windows):\n            self._epochs.forget()\n",
         "",
         ("unit/engine/test_totals.py::test_a_standby_takes_over_with_what_the_other_process_sealed",),
+    ),
+    Fault(
+        "half the noise of a tree's counts",
+        "releases/trees/growing.py",
+        "return Fraction(RHO_UNIT, 2 * self.level_nano)",
+        "return Fraction(RHO_UNIT, 8 * self.level_nano)",
+        (f"{TREES}[a whole path]", TREE_CORNER),
+    ),
+    Fault(
+        "half the noise of a leaf's sums and count",
+        "releases/trees/growing.py",
+        "noise.discrete_gaussian(gaussian_variance(square, share), len(mine))",
+        "noise.discrete_gaussian(gaussian_variance(square, share) / 4, len(mine))",
+        (f"{TREES}[a leaf's corner]", TREE_CORNER),
+    ),
+    Fault(
+        "a leaf's sums forget that a record moves all of them",
+        "releases/trees/growing.py",
+        "sides = reach * reach.sum(axis=1, keepdims=True)",
+        "sides = reach * reach",
+        (TREE_CORNER,),
+    ),
+    Fault(
+        "a leaf spends again what its path has spent",
+        "releases/trees/growing.py",
+        "(self.box.depth - levels[leaves] - vain) * self.level_nano",
+        "(self.box.depth + 1) * self.level_nano",
+        (TREE_CORNER, TREE_TWIN),
+    ),
+    Fault(
+        "a leaf forgets what asking its dropped children cost",
+        "releases/trees/growing.py",
+        "(self.box.depth - levels[leaves] - vain)",
+        "(self.box.depth - levels[leaves])",
+        (TREE_CORNER,),
+    ),
+    Fault(
+        "true counts decide which boxes there are",
+        "releases/trees/growing.py",
+        "            asked = sizes + self._drawn(noise, len(sizes))\n",
+        "            asked = np.where(sizes > 0, sizes + self._drawn(noise, len(sizes)), 0)\n",
+        (TREE_TWIN,),
+    ),
+    Fault(
+        "records beyond the public box are summed up as they are",
+        "releases/trees/growing.py",
+        "        trees.clamp(points, low, high)\n",
+        "",
+        (TREE_TWIN,),
     ),
     Fault(
         "half the noise of frequent texts",

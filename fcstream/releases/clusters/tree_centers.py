@@ -1,0 +1,117 @@
+"""Centers of k clusters from a private tree: k-means on its points, then one noisy Lloyd step over all records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...noise.samplers import Noise
+from ...stream.lattice import MAX_RADIUS_SQUARED
+from ..averages import MIN_NANO, BallAverage, Start, in_parts
+from ..core_stage import normal_above
+from ..trees.growing import Box, TreeMechanism
+from ..trees.points import k_means, reaches, weighted_points
+from .pipeline import ClusterCenters
+
+COUNT_SHARE, POINT_SHARE = 0.42, 0.18
+"""Shares of rho of the tree's counts and of its points; the Lloyd step has the rest."""
+LLOYD_COUNTS = 0.2
+"""Share of the Lloyd step's rho that its counts have; its sums have the rest."""
+_LEVEL, _SLACK = 0.99, 1.3  # a cluster's ball holds this share of its points' weight, times this
+
+
+@dataclass(frozen=True)
+class TreeCenters:
+    """Mechanism of k centers that are found on the points of a tree and improved by one noisy Lloyd step.
+
+    Parameters
+    ----------
+    rho_nano : int
+        rho (nano) of one release.
+    k : int
+    box : Box
+        Public box that holds the records; others are moved to its border.
+
+    Privacy
+    -------
+    Protects one record, added or removed, with rho-zCDP and delta = 0: `TreeMechanism`, then a step around released
+    centers, in which a record is in one part, whose count it moves by 1 and whose sum by R_j at most (`BallAverage`). A
+    noisy number of records below `least_count` is refused (``too_few``) after the first level, the rest is refunded.
+
+    Complexity
+    ----------
+    O(n) for each level of the tree, O(n k d) for the step.
+
+    Source
+    ------
+    Specification 6.16; proof 7.10; ours, with the noisy Lloyd step of Blum, Dwork, McSherry, Nissim 2005.
+    """
+
+    rho_nano: int
+    k: int
+    box: Box
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+        _ = self.tree, self.average
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return PrivacyLoss(self.rho_nano)
+
+    @cached_property
+    def tree(self) -> TreeMechanism:
+        return TreeMechanism(self.box, int(self.rho_nano * COUNT_SHARE), int(self.rho_nano * POINT_SHARE))
+
+    @cached_property
+    def average(self) -> BallAverage:
+        """The average of each part in the Lloyd step."""
+        left = self.rho_nano - self.tree.loss.rho_nano
+        count = max(1, int(left * LLOYD_COUNTS))
+        return BallAverage(max(MIN_NANO, left - count), count, self.k)
+
+    @property
+    def least_count(self) -> int:
+        """Least noisy number of records for which centers are released."""
+        return self.tree.least_count
+
+    @property
+    def false_release(self) -> float:
+        return self.tree.false_release
+
+    def chance(self, size: int) -> float:
+        """Return the probability that a window of `size` records is answered."""
+        return normal_above((self.least_count - 0.5 - size) / math.sqrt(self.tree.variance))
+
+    def find(self, points: NDArray[np.float64], noise: Noise, start: Start) -> ClusterCenters:
+        """Find centers of some lattice points (n, d), which are clamped to the box in place; `start` as in `release`."""
+        from ..._kernels import trees
+
+        tree, _ = self.tree.release(points, noise, start)
+        if tree is None:
+            return ClusterCenters("too_few")
+        stand, weights = weighted_points(tree, self.k)
+        rough, _ = k_means(stand, weights, self.k, noise)
+        low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
+        centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
+        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, weights, centers, _LEVEL)))
+        squared = [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()]
+        sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(self.k, np.int64)
+        trees.part_sums(points, centers, np.array(squared, np.float64), sums, sizes)
+        begin = in_parts(start)
+        sigma, counts = np.full_like(centers, np.nan), np.zeros(self.k, np.int64)
+        for j in range(self.k):
+            found, counts[j] = self.average.divide(
+                sums[j].tolist(), int(sizes[j]), centers[j], squared[j], noise, begin()
+            )
+            if found is not None:
+                centers[j], sigma[j] = found.value, found.sigma
+        order = np.lexsort(centers.T[::-1])
+        return ClusterCenters(None, centers[order], sigma[order], counts[order])
