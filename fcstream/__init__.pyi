@@ -27,6 +27,7 @@ from .arrays.statistics import private_quantiles as private_quantiles
 from .arrays.statistics import private_sum as private_sum
 from .arrays.statistics import private_synthetic as private_synthetic
 from .arrays.statistics import private_variance as private_variance
+from .arrays.trees import private_tree as private_tree
 from .config import Config as Config
 from .cores.filters import BasicFilter as BasicFilter
 from .cores.filters import ZCDPFilter as ZCDPFilter
@@ -67,5 +68,7 @@ from .predicates import UserPredicate as UserPredicate
 from .releases.base import Release as Release
 from .releases.registry import register_release as register_release
 from .releases.tables.documents import synthetic_rows as synthetic_rows
+from .releases.trees.partition import RangeCount as RangeCount
+from .releases.trees.partition import count_in_range as count_in_range
 
 __version__: str

@@ -16,6 +16,7 @@ from .config.sections import (
 )
 from .releases.clusters.centers import CentersOptions
 from .releases.clusters.mixtures import MixturesOptions
+from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
 from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
@@ -30,6 +31,7 @@ from .releases.tables.marginals import MarginalsOptions
 from .releases.tables.points import PointsOptions
 from .releases.tables.synthetic import SyntheticOptions
 from .releases.totals.total import TotalOptions
+from .releases.trees.release import TreeOptions
 
 Records = StreamSection
 KeyDiscovery = KeyDiscoverySection
@@ -50,7 +52,9 @@ Quantiles = QuantilesOptions
 Variance = VarianceOptions
 Covariance = CovarianceOptions
 Centers = CentersOptions
+TreeCenters = TreeCentersOptions
 Mixtures = MixturesOptions
 Synthetic = SyntheticOptions
 Marginals = MarginalsOptions
 Points = PointsOptions
+Tree = TreeOptions

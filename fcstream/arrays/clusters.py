@@ -17,7 +17,7 @@ from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.oracles import Oracle
 from ..releases.clusters.pipeline import ClusterCenters
 from ..releases.clusters.plan import ClusterJob
-from ..releases.clusters.tree_centers import TreeCenters
+from ..releases.clusters.tree_centers import TreeClustering
 from ..releases.trees.growing import Box
 from ..stream.lattice import Lattice, as_doubles, as_rows
 from .statistics import _charge, _loss
@@ -59,7 +59,7 @@ class CentersAnswer:
 
 def private_centers(
     points: ArrayLike,
-    k: int,
+    k: int | str,
     *,
     rho: float,
     step: float,
@@ -85,7 +85,8 @@ def private_centers(
     ----------
     points : array (n, d)
         Rows that are not finite or lie outside the public ball, or outside `bounds`, are left out one by one.
-    k : int
+    k : int or "auto"
+        Number of clusters. With ``tree`` it may be ``auto``: 2 to 12, chosen on the released points of the tree.
     rho : float
         The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
         `CentersAnswer.spent`.
@@ -168,6 +169,8 @@ def private_centers(
             if given != default:
                 raise ConfigError("belongs to methods 'friendly' and 'ktuples': leave it out", name)
         return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, step, noise or Noise())
+    if not isinstance(k, int):
+        raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
     if bounds is not None:
         raise ConfigError("belongs to method 'tree': give `ball`", "bounds")
     if ball is None or size_hint is None:
@@ -186,7 +189,7 @@ def private_centers(
 
 def _tree_centers(
     rows: NDArray[np.float64],
-    k: int,
+    k: int | str,
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
     rho: float,
     step: float,
@@ -196,7 +199,9 @@ def _tree_centers(
     for a, b in zip(low.tolist(), high.tolist(), strict=True):
         lattice.check_range(a, b, "bounds")
     box = Box(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
-    mechanism = TreeCenters(_loss(rho, 0.0).rho_nano, k, box)
+    if isinstance(k, str) and k != "auto":
+        raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
+    mechanism = TreeClustering(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN

@@ -19,7 +19,7 @@ Answer = tuple[str, str]
 STRONG, WEAK = 1.0, 20.0
 """Epsilons up to which protection is commonly held for strong, and above which hardly any deployment goes."""
 _APPROXIMATE = ("covariance",)
-_MODELS = ("centers", "mixtures", "covariance", "synthetic", "points")
+_MODELS = ("centers", "mixtures", "covariance", "synthetic", "points", "tree")
 _BINNED = ("histogram", "marginals", "synthetic", "frequent", "total")
 
 

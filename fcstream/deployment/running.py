@@ -12,6 +12,7 @@ from ..connectors.urls import mask
 from ..ledgers.history import duration, utc
 from ..releases.descriptions import description_of, variations_of
 from ..releases.reasons import HINTS
+from ..releases.registry import method_of
 from ..reporting.budget import FilterReport
 from ..runtime.words import many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, Paragraph, code
@@ -306,7 +307,7 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
         )
     if any(options.kind in ("covariance",) for options in config.releases):
         items.append("Covariances are averaged, rooted and multiplied in floating point.")
-    if any(options.kind in ("centers", "mixtures") for options in config.releases):
+    if any(options.kind in ("centers", "mixtures") and method_of(options) != "tree" for options in config.releases):
         items.append("Programs that cluster a shard are taken as functions of that shard, on one thread.")
     text = "The guarantee is about what is published. It does not cover:"
     whole = (

@@ -70,6 +70,7 @@ def _warm_centers(noise: Noise) -> None:
     for method, radius in (("friendly", "histogram"), ("friendly", "search"), ("ktuples", "histogram")):
         private_centers(rows, 2, method=method, radius=radius, **known)
     private_mixture(rows, 2, spread=0.1, **known)
+    private_centers(rows, 2, method="tree", rho=4, step=1e-4, ball=1, noise=noise)
 
 
 def _same(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:

@@ -30,6 +30,7 @@ from .drawing import (
     whom,
 )
 from .matrices import plot_matrices
+from .trees import plot_boxes
 
 if TYPE_CHECKING:
     from ..reporting.series import ReleaseSeries
@@ -44,7 +45,7 @@ def plot_releases(series: ReleaseSeries, path: str) -> None:
     Means, counts and variances get a line per feature with a band of two standard deviations of its noise; for two
     features there is also the path of the mean with the ellipses of its noise. Quantiles get a fan, histograms and
     marginals a heat map. Centers, mixtures and points are drawn at their coordinates, mixtures with the width of their
-    components. Covariances get lines of the variances, and ellipses of two features or correlations of more. Refused
+    components. Trees get a heat map of the latest windows. Covariances get lines of the variances, and ellipses of two features or correlations of more. Refused
     windows are shaded, with a mark for each reason.
 
     Parameters
@@ -170,6 +171,7 @@ _PICTURES: dict[str, tuple[Callable[[ReleaseSeries, str], None], int]] = {
     "mixtures": (plot_places, 2),
     "points": (plot_places, 2),
     "quantiles": (_fan, 1),
+    "tree": (plot_boxes, 1),
 }
 """Kind -> picture, and how deeply its values are nested."""
 

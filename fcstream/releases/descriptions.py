@@ -74,6 +74,12 @@ _CENTERS = KindDescription(
     ("7.1", "7.2", "7.8"),
     ("1.2",),
 )
+_TREE = (
+    "Zhang, Xiao, Xie: PrivTree: A Differentially Private Algorithm for Hierarchical Decompositions (SIGMOD 2016)",
+    "Cormode, Procopiuc, Srivastava, Shen, Yu: Differentially Private Spatial Decompositions (ICDE 2012)",
+    CKS20,
+    OURS,
+)
 _MIXTURES = KindDescription(
     "k groups of records, each with its mean, weight and covariance matrix",
     "Coins divide the records into two halves. From shards of one half, groups are found as for centers; from the "
@@ -220,6 +226,18 @@ DESCRIPTIONS = {
     "centers/auto": _CENTERS,
     "centers/friendly": _CENTERS,
     "centers/ktuples": _CENTERS,
+    "centers/tree": KindDescription(
+        "the centers of k groups of records, with noisy numbers of records",
+        "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
+        "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd step "
+        f"over all records refines its centers. {_EXACT_NOISE}",
+        "In the last step records are clipped to a released ball around their center, so that the center of a skewed "
+        "group lies on the side of the bulk. Small groups may be missed or merged, and a center with too few records "
+        "stays where the boxes put it; `sigma` does not contain that.",
+        _TREE,
+        ("6.16", "6.15"),
+        ("7.10",),
+    ),
     "mixtures/auto": _MIXTURES,
     "mixtures/friendly": _MIXTURES,
     "mixtures/ktuples": _MIXTURES,
@@ -270,6 +288,17 @@ DESCRIPTIONS = {
         ("9.2",),
         (),
         "Synthetic data",
+    ),
+    "tree": KindDescription(
+        "boxes that divide the public ranges, small where many records lie, each with a noisy number of records",
+        "Noisy numbers of records are drawn level by level; a box is halved where its number is large enough. Each last "
+        "box gets another noisy number and a noisy mean, and the numbers of all levels are made to agree, which costs "
+        f"nothing. {_EXACT_NOISE}",
+        "A count of a range that cuts boxes takes their records to be spread evenly; means lie within their boxes. "
+        "`sigma` does not contain that.",
+        _TREE,
+        ("6.17", "6.15"),
+        ("7.10",),
     ),
 }
 """By the name of `KINDS`."""

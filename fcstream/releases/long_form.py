@@ -57,7 +57,7 @@ def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]
 
     A name is a feature (``temp_c``), or a feature and which of its numbers it is: a level (``temp_c/0.5``), a bin or a
     category (``temp_c/20..25``, ``temp_c/other``), a text (``app/maps``), the other feature of a covariance
-    (``temp_c/rh_pct``), or the number of a center, from 0 (``temp_c/2``). A cell of a table is
+    (``temp_c/rh_pct``), or the number of a center, from 0 (``temp_c/2``). A box of a tree is ``tree/7``. A cell of a table is
     ``smoker,age/true,30..40``. Where no feature is known, the kind stands in its place.
     """
     values = list(_leaves(release.value or [], ()))
@@ -91,6 +91,8 @@ def _names(release: Release) -> dict[tuple[int, ...], str]:
         return _listed(about, parts["levels"])
     if "categories" in parts:
         return _listed(about, [*map(_number, parts["categories"]), "other"])
+    if release.kind == "tree":
+        return {}  # boxes have numbers
     if value and isinstance(value[0], list):
         rows = features if release.kind == "covariance" else [str(i) for i in range(len(value))]
         pairs = itertools.product(enumerate(rows), enumerate(features))

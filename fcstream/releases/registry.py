@@ -27,6 +27,7 @@ KINDS = {
     "centers/auto": "clusters.centers:CentersOptions",
     "centers/friendly": "clusters.centers:CentersOptions",
     "centers/ktuples": "clusters.centers:CentersOptions",
+    "centers/tree": "clusters.tree_release:TreeCentersOptions",
     "mixtures/auto": "clusters.mixtures:MixturesOptions",
     "mixtures/friendly": "clusters.mixtures:MixturesOptions",
     "mixtures/ktuples": "clusters.mixtures:MixturesOptions",
@@ -34,6 +35,7 @@ KINDS = {
     "synthetic": "tables.synthetic:SyntheticOptions",
     "marginals": "tables.marginals:MarginalsOptions",
     "points": "tables.points:PointsOptions",
+    "tree": "trees.release:TreeOptions",
 }
 """File and class of the options, by ``kind`` or ``kind/method``. The first method of a kind is its default."""
 GROUP = "fcstream.releases"

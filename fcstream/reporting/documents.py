@@ -15,7 +15,7 @@ _MAX = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 _PLACES = ("centers", "mixtures", "points")
 _RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals"), 2)
-_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "histogram", "quantiles"), 1)
+_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "histogram", "quantiles", "tree"), 1)
 """How deeply the values of a kind are nested; others have no picture."""
 
 
@@ -36,6 +36,8 @@ class _PictureParts(msgspec.Struct, frozen=True):
     counts: list[float] | None = None
     weights: list[float] | None = None
     covariances: list[list[list[float]]] | None = None
+    low: list[list[float]] = []
+    high: list[list[float]] = []
     feature: str | None = None
     eta: float | None = None
     cell_sigma: float | None = None
@@ -100,6 +102,9 @@ def _parts_fault(release: Release) -> str | None:
     sizes = len(release.value)
     if release.kind == "quantiles" and len(parts.quantiles) != sizes:
         return "must state which quantiles they are"
+    if release.kind == "tree":
+        boxes = shape([[0.0] * len(release.features or ())] * sizes)
+        return None if shape(parts.low) == shape(parts.high) == boxes else "must have both ends of each box"
     if release.kind in _PLACES and any(
         found is not None and len(found) != sizes
         for found in (parts.weights, parts.weights or parts.counts, parts.covariances)
@@ -118,7 +123,7 @@ def _parts_fault(release: Release) -> str | None:
 def _difference(first: Release, other: Release) -> str | None:
     if len(first.features or ()) != len(other.features or ()):
         return "has other features than the first one"
-    if first.value is None or other.value is None or first.kind in _PLACES:
+    if first.value is None or other.value is None or first.kind in (*_PLACES, "tree"):
         return None
     return None if shape(first.value) == shape(other.value) else "has a value of another shape than the first one"
 

@@ -6,7 +6,7 @@ from support.audits import epsilon_lower_bound, rho_lower_bound
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
-from fcstream.releases.clusters.tree_centers import TreeCenters
+from fcstream.releases.clusters.tree_centers import TreeClustering
 from fcstream.releases.trees.growing import Box, TreeMechanism
 
 RUNS = 1500
@@ -49,7 +49,7 @@ def test_neighbors_stay_below_the_claim(name):
 
 def test_centers_of_a_tree_stay_below_the_claim():
     """The record that differs lies at the far end of a center's ball, so that it moves everything that is drawn."""
-    mechanism, rows = TreeCenters(10**9, 1, Box((0, 0), (1000, 1000))), []
+    mechanism, rows = TreeClustering(10**9, 1, Box((0, 0), (1000, 1000))), []
     for points, seed in (([[300.0, 300.0]] * 90, 5), ([[300.0, 300.0]] * 90 + [[999.0, 999.0]], 6)):
         noise, out = Noise(SeededEntropy(seed)), []
         for _ in range(RUNS // 2):

@@ -25,6 +25,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "centers/auto": ({**CLUSTERS, "kind": "centers"}, True),
     "centers/friendly": ({**CLUSTERS, "kind": "centers", "method": "friendly"}, True),
     "centers/ktuples": ({**CLUSTERS, "kind": "centers", "method": "ktuples"}, True),
+    "centers/tree": ({**BARE, "kind": "centers", "method": "tree", "k": 3}, True),
     "mixtures/auto": ({**CLUSTERS, "kind": "mixtures", "size_hint": 2 * N, "spread": 6.0}, True),
     "mixtures/friendly": (
         {**CLUSTERS, "kind": "mixtures", "method": "friendly", "size_hint": 2 * N, "spread": 6.0},
@@ -38,6 +39,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "synthetic": ({**BARE, "kind": "synthetic", **CUT}, True),
     "marginals": ({**BARE, "kind": "marginals", **CUT}, True),
     "points": ({**BARE, "kind": "points"}, True),
+    "tree": ({**BARE, "kind": "tree"}, True),
 }
 OF_TEXTS = {"frequent": {**BARE, "kind": "frequent", "delta": 1e-8}}  # these need a feature of texts
 ALSO = {
@@ -62,6 +64,7 @@ ALSO = {
     ),
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
     # Fixed tuples of empty shards agree, and so are averaged.
+    "centers/tree, any number": ({**BARE, "kind": "centers", "method": "tree", "k": "auto"}, True),
     "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
     "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
 }

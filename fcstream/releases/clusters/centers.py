@@ -234,20 +234,7 @@ class ClusterRelease(MechanismBase):
         return _chosen(self.job, self.loss, self.lattice)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
-        if outcome.value is None or outcome.sigma is None:
-            return ReleaseValues(None, None, features, transforms)
-        values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
-        inside = [[f.inside(x) for x, f in zip(center, grid.features, strict=True)] for center in values]
-        parts = dict(outcome.parts or {})
-        counts = parts.get("counts", [0] * len(values))
-        if "counts" in parts:
-            parts["counts"] = [max(0, count) for count in counts]
-        rows = zip(values, inside, counts, strict=True)
-        parts["clipped"] = [center != kept or count < 0 for center, kept, count in rows]
-        # A value that was not measured has no deviation. It gets None, because a stored release holds null there.
-        known = [[x if math.isfinite(x) else None for x in width] for width in widths]
-        return ReleaseValues(inside, known, features, transforms, parts)
+        return centers_in_user_units(outcome, grid)
 
     def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
@@ -294,6 +281,33 @@ class ClusterRelease(MechanismBase):
         changed = replace(self, job=replace(self.job, size_hint=size_hint))
         _ = changed.average
         return changed
+
+
+def centers_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
+    """Convert centers to the user's units, clipped to the public ranges, and say in ``clipped`` which were.
+
+    Privacy
+    -------
+    Post-processing of an outcome, which is released.
+
+    Source
+    ------
+    Specification 6.12; ours.
+    """
+    features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
+    if outcome.value is None or outcome.sigma is None:
+        return ReleaseValues(None, None, features, transforms)
+    values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
+    inside = [[f.inside(x) for x, f in zip(center, grid.features, strict=True)] for center in values]
+    parts = dict(outcome.parts or {})
+    counts = parts.get("counts", [0] * len(values))
+    if "counts" in parts:
+        parts["counts"] = [max(0, count) for count in counts]
+    rows = zip(values, inside, counts, strict=True)
+    parts["clipped"] = [center != kept or count < 0 for center, kept, count in rows]
+    # A value that was not measured has no deviation. It gets None, because a stored release holds null there.
+    known = [[x if math.isfinite(x) else None for x in width] for width in widths]
+    return ReleaseValues(inside, known, features, transforms, parts)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ...stream.lattice import MAX_RADIUS_SQUARED
 from ..averages import MIN_NANO, BallAverage, Start, in_parts
 from ..core_stage import normal_above
 from ..trees.growing import Box, TreeMechanism
-from ..trees.points import k_means, reaches, weighted_points
+from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
 from .pipeline import ClusterCenters
 
 COUNT_SHARE, POINT_SHARE = 0.42, 0.18
@@ -27,14 +27,15 @@ _LEVEL, _SLACK = 0.99, 1.3  # a cluster's ball holds this share of its points' w
 
 
 @dataclass(frozen=True)
-class TreeCenters:
+class TreeClustering:
     """Mechanism of k centers that are found on the points of a tree and improved by one noisy Lloyd step.
 
     Parameters
     ----------
     rho_nano : int
         rho (nano) of one release.
-    k : int
+    k : int or None
+        Number of centers; None chooses it on the released points.
     box : Box
         Public box that holds the records; others are moved to its border.
 
@@ -54,11 +55,11 @@ class TreeCenters:
     """
 
     rho_nano: int
-    k: int
+    k: int | None
     box: Box
 
     def __post_init__(self) -> None:
-        if self.k < 1:
+        if self.k is not None and self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
         _ = self.tree, self.average
 
@@ -75,7 +76,7 @@ class TreeCenters:
         """The average of each part in the Lloyd step."""
         left = self.rho_nano - self.tree.loss.rho_nano
         count = max(1, int(left * LLOYD_COUNTS))
-        return BallAverage(max(MIN_NANO, left - count), count, self.k)
+        return BallAverage(max(MIN_NANO, left - count), count, self.k or MOST_CHOSEN)
 
     @property
     def least_count(self) -> int:
@@ -97,17 +98,18 @@ class TreeCenters:
         tree, _ = self.tree.release(points, noise, start)
         if tree is None:
             return ClusterCenters("too_few")
-        stand, weights = weighted_points(tree, self.k)
-        rough, _ = k_means(stand, weights, self.k, noise)
+        k = self.k or choose_k(tree, noise)
+        stand, weights = weighted_points(tree, k)
+        rough, _ = k_means(stand, weights, k, noise)
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
         radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, weights, centers, _LEVEL)))
         squared = [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()]
-        sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(self.k, np.int64)
+        sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(k, np.int64)
         trees.part_sums(points, centers, np.array(squared, np.float64), sums, sizes)
         begin = in_parts(start)
-        sigma, counts = np.full_like(centers, np.nan), np.zeros(self.k, np.int64)
-        for j in range(self.k):
+        sigma, counts = np.full_like(centers, np.nan), np.zeros(k, np.int64)
+        for j in range(k):
             found, counts[j] = self.average.divide(
                 sums[j].tolist(), int(sizes[j]), centers[j], squared[j], noise, begin()
             )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
 from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ..averages import Start, check_noise, gaussian_variance
 from ..floors import gaussian_tail, least_gaussian
 from .agreement import agree
@@ -62,6 +63,24 @@ class Box:
     def depth(self) -> int:
         """Levels below the root, at most."""
         return min(48, max(16, 8 * self.dimension))
+
+
+def box_of(grid: Grid) -> Box:
+    """Return the public ranges of all features as a box, in lattice steps.
+
+    Privacy
+    -------
+    A function of the configuration alone.
+
+    Source
+    ------
+    Specification 6.15; ours.
+    """
+    ends = [
+        sorted(int(grid.lattice.coordinates(feature.scaled(end))) for end in (feature.minimum, feature.maximum))
+        for feature in grid.features
+    ]
+    return Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
 
 @dataclass(frozen=True, slots=True)

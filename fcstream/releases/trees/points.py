@@ -14,6 +14,8 @@ STARTS = 20
 _TRIES = 4  # candidates for each further center of a start
 _WORK = 200_000_000  # distances to compute for all starts, about
 _MOST_ROUNDS = 100
+MOST_CHOSEN = 12
+"""Largest number of clusters that is chosen; more can be asked for."""
 
 
 def weighted_points(tree: Tree, least: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -87,6 +89,31 @@ def k_means(
         if cost < least:
             best, least = centers, cost
     return best, float(trees.rounds(points, weights, best, _MOST_ROUNDS))
+
+
+def choose_k(tree: Tree, noise: Noise) -> int:
+    """Return how many clusters, from 2 to `MOST_CHOSEN`, divide a tree's points best.
+
+    Privacy
+    -------
+    Post-processing: it reads a released tree alone.
+
+    Source
+    ------
+    Specification 6.16; the variance ratio of Calinski and Harabasz 1974, records being spread evenly in their boxes.
+    """
+    points, weights = weighted_points(tree, 3)
+    total = max(float(weights.sum()), 3.0)
+    middle = np.average(points, axis=0, weights=weights)
+    within = (tree.weights * ((tree.high - tree.low).astype(np.float64) ** 2).sum(axis=1)).sum() / 12
+    whole = float((weights * ((points - middle) ** 2).sum(axis=1)).sum()) + within
+    best, chosen = -math.inf, 2
+    for k in range(2, min(MOST_CHOSEN, len(points) - 1) + 1):
+        left = max(k_means(points, weights, k, noise)[1] + within, 1e-9)
+        ratio = (whole - left) / (k - 1) / left * max(total - k, 1.0)
+        if ratio > best:
+            best, chosen = ratio, k
+    return chosen
 
 
 def reaches(

@@ -71,6 +71,11 @@ KINDS = {
         {"release": {"kind": "variance", "method": None, "spread": None, "size_hint": 100, "rho": 2.0}},
         ["variance of a", "variance of b"],
     ),
+    "tree": ({"release": {**BARE, "kind": "tree", "rho": 2.0}}, ["a", "b", "records for each 1 x 1 of"]),
+    "tree of one feature": (
+        {"release": {**BARE, "kind": "tree", "rho": 2.0, "features": ["b"]}},
+        ["records for each 1 of b"],
+    ),
     "marginals": (
         {"release": {**BARE, "kind": "marginals", "edges": {"a": [20.0, 20.5], "b": [49.0]}, "order": 1, "rho": 2.0}},
         ["a -40 to 20", "a 20 to 20.5", "b 49 to 100"],

@@ -12,7 +12,7 @@ import fcstream
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
-from fcstream.releases.clusters.tree_centers import TreeCenters
+from fcstream.releases.clusters.tree_centers import TreeClustering
 from fcstream.releases.trees.agreement import variance_of_sum
 from fcstream.releases.trees.growing import Box, TreeMechanism
 from fcstream.releases.trees.points import k_means, weighted_points
@@ -174,7 +174,7 @@ def test_few_records_are_refused_for_one_level():
 
 
 def test_a_center_with_few_records_stays_where_the_tree_puts_it():
-    mechanism = TreeCenters(10**7, 40, Box((-1000,) * 2, (1000,) * 2))
+    mechanism = TreeClustering(10**7, 40, Box((-1000,) * 2, (1000,) * 2))
     found = mechanism.find(np.rint(clusters(2500)[0] * 1000), Noise(SeededEntropy(1)), lambda loss: None)
     unknown = np.isnan(found.sigma)
     assert unknown.any()
@@ -225,3 +225,59 @@ def test_weighted_k_means_finds_the_best_of_all_partitions():
             total += (weights[own] * ((points[own] - middle) ** 2).sum(axis=1)).sum()
         best = min(best, total)
     assert k_means(points, weights, 2, Noise())[1] == pytest.approx(best)
+
+
+# -- releases ------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_divide_the_public_box_and_their_numbers_agree():
+    rows = np.clip(np.random.default_rng(3).normal([0.3, -0.2], 0.1, (5000, 2)), -1, 1)
+    known = {"rho": 0.5, "step": 1e-3, "bounds": (-1, 1)}
+    for most in (1, 2, 7, 1000):
+        answer = fcstream.private_tree(rows, **known, max_boxes=most, noise=Noise(SeededEntropy(1)))
+        low, high, means = (np.array(answer.parts[name]) for name in ("low", "high", "means"))
+        assert len(low) == len(answer.value) == len(answer.sigma) <= most
+        assert (low <= means).all()
+        assert (means <= high).all()
+        assert np.prod(high - low, axis=1).sum() == pytest.approx(4)
+        assert sum(answer.value) == pytest.approx(answer.count, abs=0.5)
+    # Numbers of ranges, with errors that hold boxes' errors together.
+    found = fcstream.count_in_range(answer, {})
+    assert found.count == pytest.approx(sum(answer.value))
+    assert found.sigma < 5 < np.linalg.norm(answer.sigma)
+    assert found.cut == 0
+    one = fcstream.count_in_range(answer, dict(zip(("x0", "x1"), zip(low[9], high[9], strict=True), strict=True)))
+    assert (one.count, one.sigma) == pytest.approx((answer.value[9], answer.sigma[9]))
+    part = fcstream.count_in_range(answer, {"x0": (0.3, 1)})
+    assert abs(part.count - (rows[:, 0] >= 0.3).sum()) < 5 * part.sigma + 0.2 * part.cut
+    assert fcstream.count_in_range(answer, {"x1": (0.9, 0.9)}).count == pytest.approx(0, abs=1)
+
+
+def test_errors_of_ranges_are_those_of_many_trees():
+    rows, ends = clusters(1500)[0], {"x0": (0.005, 1.0)}  # where the first cut is
+    known = {"rho": 0.2, "step": 1e-2, "bounds": (-1, 1), "max_boxes": 2}
+    found = [fcstream.count_in_range(fcstream.private_tree(rows, **known), ends) for _ in range(200)]
+    gaps = np.array([one.count - (rows[:, 0] >= 0.005).sum() for one in found])
+    assert np.std(gaps) == pytest.approx(np.mean([one.sigma for one in found]), rel=0.25)
+    assert abs(np.mean(gaps)) < 4 * np.std(gaps) / 200**0.5 + 1
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"), [({"y": (0, 1)}, "ranges: must be one of 'x0', 'x1', got 'y'"), ({"x0": (1, 0)}, "ascend")]
+)
+def test_ranges_that_cannot_be_counted(ranges, message):
+    answer = fcstream.private_tree(clusters(900)[0], rho=1.0, step=1e-2, bounds=(-1, 1))
+    with pytest.raises(ConfigError, match=message):
+        fcstream.count_in_range(answer, ranges)
+    few = fcstream.private_tree(np.zeros((3, 2)), rho=0.1, step=1e-2, bounds=(-1, 1))
+    assert few.reason == "too_few"
+    with pytest.raises(ConfigError, match="must be a released value of kind 'tree'"):
+        fcstream.count_in_range(few, {})
+
+
+def test_how_many_clusters_is_chosen_on_the_points():
+    rows, _ = clusters(6000)
+    known = {"rho": 0.5, "step": 1e-4, "bounds": (-1, 1), "method": "tree"}
+    for seed in range(3):
+        answer = fcstream.private_centers(rows, "auto", **known, noise=Noise(SeededEntropy(seed)))
+        assert len(answer.centers) == 3

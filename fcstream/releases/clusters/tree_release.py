@@ -1,0 +1,132 @@
+"""Releases of cluster centers by a private tree, ``kind = "centers"`` with ``method = "tree"``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...counting.exact import WindowView
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
+from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..options import BuildContext, Options
+from ..trees.growing import Box, box_of
+from .centers import centers_in_user_units
+from .tree_centers import TreeClustering
+
+
+class TreeCentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "centers"`` with ``method = "tree"``: k centers that are answered for any records but too few.
+
+    Noisy counts divide the public ranges into boxes where records lie, each box gets a noisy mean, and k-means runs on
+    those released points; one noisy Lloyd step over all records follows. It needs no δ, no `size_hint`, and no clusters
+    that lie apart.
+
+    Released
+    --------
+    value
+        k centers, clipped to the public ranges.
+    sigma
+        One number for each coordinate of each center: the noise of the last step; null where a center had too few
+        records for it, and stays where k-means put it.
+    parts.counts
+        Noisy number of records of each center.
+    parts.clipped
+        For each center whether it or its number was clipped.
+    parts.tuples
+        Always null: there are none.
+
+    Cost
+    ----
+    rho; a window with too few records 1 to 3 percent of it.
+
+    Privacy
+    -------
+    `TreeCentersRelease` states the guarantee.
+
+    Source
+    ------
+    Specification 6.16, 12.1; proof 7.10.
+    """
+
+    kind: str = "centers"
+    k: int | Literal["auto"]
+    """Number of clusters; ``auto``: 2 to 12, chosen on the released points."""
+    method: str = "tree"
+    """How centers are found."""
+    delta: float = 0.0
+    """A δ that only pays for `window.max_records`."""
+
+    needs_no_delta: ClassVar[bool] = True
+
+    def build(self, setting: BuildContext) -> TreeCentersRelease:
+        release = TreeCentersRelease(self.pure_loss(), None if self.k == "auto" else self.k, box_of(setting.grid))
+        _ = release.inner
+        return release
+
+
+@functools.lru_cache(maxsize=64)
+def _built(rho_nano: int, k: int | None, box: Box) -> TreeClustering:
+    return TreeClustering(rho_nano, k, box)
+
+
+@dataclass(frozen=True)
+class TreeCentersRelease(MechanismBase):
+    """Release of the centers of a window's clusters by a tree.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    k : int or None
+        None chooses it on released points.
+    box : Box
+
+    Privacy
+    -------
+    Protects one record, added or removed, with rho-zCDP and delta = 0 by `TreeClustering`. A window whose noisy number
+    of records is too small is refused (``too_few``) after the tree's first level, and the rest is refunded.
+
+    Source
+    ------
+    Specification 6.16; proof 7.10; ours.
+    """
+
+    loss: PrivacyLoss
+    k: int | None
+    box: Box
+    kind: str = "centers"
+
+    @property
+    def inner(self) -> TreeClustering:
+        return _built(self.loss.rho_nano, self.k, self.box)
+
+    @property
+    def false_release(self) -> float:
+        return self.inner.false_release
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        return self.inner.find(view.points(), noise, charge.start).outcome()
+
+    def forecast(self, size: int) -> Forecast:
+        """Forecast a window of `size` records; how wide its clusters are, and so their noise, only the data tell."""
+        return Forecast(self.inner.chance(size), math.nan)
+
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        return centers_in_user_units(outcome, grid)
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        return {feature.name: math.nan for feature in grid.features}
+
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        step = self.inner.average
+        lines = [f"k-means on the points of a tree of at most {self.box.depth} levels, and one step over all records"]
+        if size is not None and self.k is not None:
+            part = math.sqrt(RHO_UNIT / (2 * step.sum_nano)) / max(1.0, size / self.k)
+            lines.append(f"a center's noise is about {part:.2g} of the radius of its cluster, for clusters of equal size")
+        return PlanNotes(tuple(lines), stopped=self.inner.tree.first)
