@@ -76,7 +76,8 @@ def columns(name: str, *wanted: str) -> np.ndarray:
 
 def real_jobs():  # type: ignore[no-untyped-def]
     """(name, rows, box, step, numbers of clusters)."""
-    yield "housing", columns("california_housing", "longitude", "latitude"), ([-125, 32], [-114, 42]), 1e-4, (2, 3, 4, 5)
+    places = columns("california_housing", "longitude", "latitude")
+    yield "housing", places, ([-125, 32], [-114, 42]), 1e-4, (2, 3, 4, 5)
     yield "houston", columns("houston_incidents", "lon", "lat"), ([-95.9, 29.25], [-94.9, 30.25]), 1e-5, (2, 3, 4, 6, 8)
     beads = columns("flow_beads", "fsc", "ssc", "fl1", "fl2", "fl3") * (np.log2(10) / 256)
     yield "beads", beads, (0.0, 14.0), 1e-3, (4, 6, 8)
@@ -108,7 +109,7 @@ def real(arguments: argparse.Namespace) -> None:
 
 
 def shares(arguments: argparse.Namespace) -> None:
-    """What other shares, thresholds and slacks do to the geometric mean of costs; the first line is what is built in."""
+    """What other shares, thresholds and slacks do to geometric means of costs; the first line is what is built in."""
     here, there = "fcstream.releases.clusters.tree_centers", "fcstream.releases.trees.growing"
     trials = [{}]
     trials += [{f"{here}.COUNT_SHARE": a, f"{here}.POINT_SHARE": b} for a, b in ((0.3, 0.3), (0.5, 0.25), (0.3, 0.1))]

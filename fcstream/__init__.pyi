@@ -68,7 +68,7 @@ from .predicates import UserPredicate as UserPredicate
 from .releases.base import Release as Release
 from .releases.registry import register_release as register_release
 from .releases.tables.documents import synthetic_rows as synthetic_rows
-from .releases.trees.partition import RangeCount as RangeCount
+from .releases.trees.partition import RangeAnswer as RangeAnswer
 from .releases.trees.partition import count_in_range as count_in_range
 
 __version__: str

@@ -18,7 +18,7 @@ from ..releases.clusters.oracles import Oracle
 from ..releases.clusters.pipeline import ClusterCenters
 from ..releases.clusters.plan import ClusterJob
 from ..releases.clusters.tree_centers import TreeClustering
-from ..releases.trees.growing import Box
+from ..releases.trees.growing import PublicBox
 from ..stream.lattice import Lattice, as_doubles, as_rows
 from .statistics import _charge, _loss
 
@@ -114,9 +114,9 @@ def private_centers(
     spread : float, optional
         Public radius of a cluster; the smaller it is, the smaller is the noise of the last step.
     method : str
-        ``tree``: k-means on the noisy points of a private tree, and one noisy Lloyd step; answers whatever the rows are,
-        unless they are too few, and without a delta. ``friendly`` (Tsfadia et al. 2022) and ``ktuples`` (Cohen et al.
-        2021) need clusters that shards agree about; ``auto`` is the one of both that needs less separation.
+        ``tree``: k-means on the noisy points of a private tree, and one noisy Lloyd step; it answers whatever the rows
+        are, unless they are too few, and without a delta. ``friendly`` (Tsfadia et al. 2022) and ``ktuples`` (Cohen et
+        al. 2021) need clusters that shards agree about; ``auto`` is the one of both that needs less separation.
     fallback : str, optional
         With ``lloyd``, noisy Lloyd rounds from public centers answer if the shards do not agree.
     fallback_share : float
@@ -198,7 +198,7 @@ def _tree_centers(
     lattice, (low, high) = Lattice(step), bounds
     for a, b in zip(low.tolist(), high.tolist(), strict=True):
         lattice.check_range(a, b, "bounds")
-    box = Box(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
+    box = PublicBox(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
     if isinstance(k, str) and k != "auto":
         raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
     mechanism = TreeClustering(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)

@@ -44,9 +44,9 @@ def plot_releases(series: ReleaseSeries, path: str) -> None:
 
     Means, counts and variances get a line per feature with a band of two standard deviations of its noise; for two
     features there is also the path of the mean with the ellipses of its noise. Quantiles get a fan, histograms and
-    marginals a heat map. Centers, mixtures and points are drawn at their coordinates, mixtures with the width of their
-    components. Trees get a heat map of the latest windows. Covariances get lines of the variances, and ellipses of two features or correlations of more. Refused
-    windows are shaded, with a mark for each reason.
+    marginals a heat map, trees one of the latest windows. Centers, mixtures and points are drawn at their coordinates,
+    mixtures with the width of their components. Covariances get lines of the variances, and ellipses of two features or
+    correlations of more. Refused windows are shaded, with a mark for each reason.
 
     Parameters
     ----------

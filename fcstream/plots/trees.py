@@ -46,7 +46,8 @@ def plot_boxes(series: ReleaseSeries, path: str) -> None:
                 axes.stairs(values[0], x, fill=True)
                 axes.set_ylabel(f"{whom(series)} for each 1 of {labels[0]}")
                 continue
-            image = axes.pcolormesh(x, y, np.sqrt(values), cmap="cividis", vmin=0, vmax=math.sqrt(most), rasterized=True)
+            style: Any = {"cmap": "cividis", "vmin": 0, "vmax": math.sqrt(most), "rasterized": True}
+            image = axes.pcolormesh(x, y, np.sqrt(values), **style)
             axes.set_ylabel(labels[1])
         for axes in panels[len(shown) :]:
             axes.set_visible(False)

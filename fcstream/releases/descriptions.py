@@ -229,8 +229,8 @@ DESCRIPTIONS = {
     "centers/tree": KindDescription(
         "the centers of k groups of records, with noisy numbers of records",
         "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
-        "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd step "
-        f"over all records refines its centers. {_EXACT_NOISE}",
+        "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd "
+        f"step over all records refines its centers. {_EXACT_NOISE}",
         "In the last step records are clipped to a released ball around their center, so that the center of a skewed "
         "group lies on the side of the bulk. Small groups may be missed or merged, and a center with too few records "
         "stays where the boxes put it; `sigma` does not contain that.",
@@ -291,7 +291,7 @@ DESCRIPTIONS = {
     ),
     "tree": KindDescription(
         "boxes that divide the public ranges, small where many records lie, each with a noisy number of records",
-        "Noisy numbers of records are drawn level by level; a box is halved where its number is large enough. Each last "
+        "Noisy numbers of records are drawn level by level; a box is halved where its number is large. Each last "
         "box gets another noisy number and a noisy mean, and the numbers of all levels are made to agree, which costs "
         f"nothing. {_EXACT_NOISE}",
         "A count of a range that cuts boxes takes their records to be spread evenly; means lie within their boxes. "

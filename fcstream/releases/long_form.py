@@ -57,8 +57,8 @@ def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]
 
     A name is a feature (``temp_c``), or a feature and which of its numbers it is: a level (``temp_c/0.5``), a bin or a
     category (``temp_c/20..25``, ``temp_c/other``), a text (``app/maps``), the other feature of a covariance
-    (``temp_c/rh_pct``), or the number of a center, from 0 (``temp_c/2``). A box of a tree is ``tree/7``. A cell of a table is
-    ``smoker,age/true,30..40``. Where no feature is known, the kind stands in its place.
+    (``temp_c/rh_pct``), or the number of a center, from 0 (``temp_c/2``). A box of a tree is ``tree/7``. A cell of a
+    table is ``smoker,age/true,30..40``. Where no feature is known, the kind stands in its place.
     """
     values = list(_leaves(release.value or [], ()))
     sigmas = dict(_leaves(release.sigma or [], ()))

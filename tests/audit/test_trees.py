@@ -7,13 +7,13 @@ from support.audits import epsilon_lower_bound, rho_lower_bound
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
 from fcstream.releases.clusters.tree_centers import TreeClustering
-from fcstream.releases.trees.growing import Box, TreeMechanism
+from fcstream.releases.trees.growing import PublicBox, TreeMechanism
 
 RUNS = 1500
 CASES = {  # the box, the records that both have, and the one that only the second has
-    "a whole path": (Box((0,), (15,)), [[3.0]] * 60, [3.0]),
-    "a leaf's corner": (Box((0, 0), (1000, 1000)), [[750.0, 500.0]] * 25, [1000.0, 1000.0]),
-    "a box of its own": (Box((0,), (15,)), [[3.0]] * 60, [12.0]),
+    "a whole path": (PublicBox((0,), (15,)), [[3.0]] * 60, [3.0]),
+    "a leaf's corner": (PublicBox((0, 0), (1000, 1000)), [[750.0, 500.0]] * 25, [1000.0, 1000.0]),
+    "a box of its own": (PublicBox((0,), (15,)), [[3.0]] * 60, [12.0]),
 }
 
 
@@ -29,7 +29,8 @@ def outcomes(name, more, seed):
             # What is known about the number of records in the box of the one that differs, which all its path tells.
             way = int(np.flatnonzero((tree.low <= extra).all(axis=1) & (tree.high >= extra).all(axis=1)).sum())
             leaf = tree.leaves[way] if len(tree.leaves) else 0
-            middle, reach = (tree.low[way] + tree.high[way]) // 2, tree.high[way] - (tree.low[way] + tree.high[way]) // 2
+            middle = (tree.low[way] + tree.high[way]) // 2
+            reach = tree.high[way] - middle
             offsets = (tree.points[way] - middle) * max(tree.counts[leaf], 1.0)
             best = offsets.sum() / max(1, reach.sum()) * 2 * 10**8 / 10**9 + tree.counts[0] / tree.variances[0]
             row[1:] = [tree.counts[0], tree.counts[leaf], offsets[0], len(tree.leaves), best]
@@ -49,7 +50,7 @@ def test_neighbors_stay_below_the_claim(name):
 
 def test_centers_of_a_tree_stay_below_the_claim():
     """The record that differs lies at the far end of a center's ball, so that it moves everything that is drawn."""
-    mechanism, rows = TreeClustering(10**9, 1, Box((0, 0), (1000, 1000))), []
+    mechanism, rows = TreeClustering(10**9, 1, PublicBox((0, 0), (1000, 1000))), []
     for points, seed in (([[300.0, 300.0]] * 90, 5), ([[300.0, 300.0]] * 90 + [[999.0, 999.0]], 6)):
         noise, out = Noise(SeededEntropy(seed)), []
         for _ in range(RUNS // 2):

@@ -31,6 +31,7 @@ ROWS = [
 INSIDE = {
     "_kernels": [
         "bits",
+        "trees",
         "clusters",
         "few_points",
         "lane_counts",
@@ -50,7 +51,7 @@ INSIDE = {
         "__init__",
     ],
     "accounting": ["filters", "__init__", "losses"],
-    "arrays": ["estimators", "approximate_dp", "clusters", "frequent", "__init__", "statistics"],
+    "arrays": ["estimators", "trees", "approximate_dp", "clusters", "frequent", "__init__", "statistics"],
     "cli": ["__init__", "budget", "local", "run", "preflight", "report", "tools", "templates", "base"],
     "config": [
         "__init__",
@@ -233,12 +234,24 @@ INSIDE = {
     "local.transport": ["mqtt", "web", "__init__", "gateway"],
     "noise": ["__init__", "samplers", "intervals"],
     "planning": ["plan", "stream_plan", "warmup", "__init__", "simulation", "speeds"],
-    "plots": ["__init__", "deployment", "releases", "budget", "marginals", "matrices", "centers", "base", "drawing"],
+    "plots": [
+        "__init__",
+        "deployment",
+        "releases",
+        "budget",
+        "marginals",
+        "matrices",
+        "centers",
+        "trees",
+        "base",
+        "drawing",
+    ],
     "predicates": ["__init__", "bits", "matrices", "tuples", "users", "base"],
     "releases": [
         "totals",
         "statistics",
         "clusters",
+        "trees",
         "means",
         "spending",
         "answers",
@@ -257,6 +270,8 @@ INSIDE = {
         "reasons",
     ],
     "releases.clusters": [
+        "tree_release",
+        "tree_centers",
         "mixtures",
         "centers",
         "plan",
@@ -283,6 +298,7 @@ INSIDE = {
         "variance",
     ],
     "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
+    "releases.trees": ["release", "partition", "points", "growing", "__init__", "agreement"],
     "releases.totals": ["ranges", "total", "memory", "sums", "factor", "__init__"],
     "reporting": ["scoring", "series", "__init__", "budget", "documents", "text_files"],
     "runtime": [

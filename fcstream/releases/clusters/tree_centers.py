@@ -15,7 +15,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import MAX_RADIUS_SQUARED
 from ..averages import MIN_NANO, BallAverage, Start, in_parts
 from ..core_stage import normal_above
-from ..trees.growing import Box, TreeMechanism
+from ..trees.growing import PublicBox, TreeMechanism
 from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
 from .pipeline import ClusterCenters
 
@@ -36,7 +36,7 @@ class TreeClustering:
         rho (nano) of one release.
     k : int or None
         Number of centers; None chooses it on the released points.
-    box : Box
+    box : PublicBox
         Public box that holds the records; others are moved to its border.
 
     Privacy
@@ -56,7 +56,7 @@ class TreeClustering:
 
     rho_nano: int
     k: int | None
-    box: Box
+    box: PublicBox
 
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
@@ -92,7 +92,7 @@ class TreeClustering:
         return normal_above((self.least_count - 0.5 - size) / math.sqrt(self.tree.variance))
 
     def find(self, points: NDArray[np.float64], noise: Noise, start: Start) -> ClusterCenters:
-        """Find centers of some lattice points (n, d), which are clamped to the box in place; `start` as in `release`."""
+        """Find centers of lattice points (n, d), which are clamped to the box in place; `start` precedes each stage."""
         from ..._kernels import trees
 
         tree, _ = self.tree.release(points, noise, start)

@@ -14,7 +14,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
-from ..trees.growing import Box, box_of
+from ..trees.growing import PublicBox, box_of
 from .centers import centers_in_user_units
 from .tree_centers import TreeClustering
 
@@ -70,7 +70,7 @@ class TreeCentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 @functools.lru_cache(maxsize=64)
-def _built(rho_nano: int, k: int | None, box: Box) -> TreeClustering:
+def _built(rho_nano: int, k: int | None, box: PublicBox) -> TreeClustering:
     return TreeClustering(rho_nano, k, box)
 
 
@@ -84,7 +84,7 @@ class TreeCentersRelease(MechanismBase):
         Only its rho is used; the charge has no delta.
     k : int or None
         None chooses it on released points.
-    box : Box
+    box : PublicBox
 
     Privacy
     -------
@@ -98,7 +98,7 @@ class TreeCentersRelease(MechanismBase):
 
     loss: PrivacyLoss
     k: int | None
-    box: Box
+    box: PublicBox
     kind: str = "centers"
 
     @property
@@ -128,5 +128,5 @@ class TreeCentersRelease(MechanismBase):
         lines = [f"k-means on the points of a tree of at most {self.box.depth} levels, and one step over all records"]
         if size is not None and self.k is not None:
             part = math.sqrt(RHO_UNIT / (2 * step.sum_nano)) / max(1.0, size / self.k)
-            lines.append(f"a center's noise is about {part:.2g} of the radius of its cluster, for clusters of equal size")
+            lines.append(f"a center's noise is about {part:.2g} of its cluster's radius, for clusters of equal size")
         return PlanNotes(tuple(lines), stopped=self.inner.tree.first)

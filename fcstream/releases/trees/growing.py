@@ -35,7 +35,7 @@ _PLACE_BITS = 20  # places in the public box have so many bits, for deviations
 
 
 @dataclass(frozen=True)
-class Box:
+class PublicBox:
     """The public box that a tree divides, in lattice steps.
 
     Attributes
@@ -65,7 +65,7 @@ class Box:
         return min(48, max(16, 8 * self.dimension))
 
 
-def box_of(grid: Grid) -> Box:
+def box_of(grid: Grid) -> PublicBox:
     """Return the public ranges of all features as a box, in lattice steps.
 
     Privacy
@@ -80,7 +80,7 @@ def box_of(grid: Grid) -> Box:
         sorted(int(grid.lattice.coordinates(feature.scaled(end))) for end in (feature.minimum, feature.maximum))
         for feature in grid.features
     ]
-    return Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    return PublicBox(tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class TreeMechanism:
 
     Parameters
     ----------
-    box : Box
+    box : PublicBox
     count_nano, point_nano : int
         rho (nano) of the counts of all levels together, and of a leaf's point besides what its path left.
 
@@ -192,7 +192,7 @@ class TreeMechanism:
     Specification 6.15; proof 7.10; after Cormode, Procopiuc, Srivastava, Shen, Yu 2012 and Zhang, Xiao, Xie 2016.
     """
 
-    box: Box
+    box: PublicBox
     count_nano: int
     point_nano: int
 

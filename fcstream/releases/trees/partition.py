@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...errors import ConfigError
 from ..base import Release
 from .agreement import variance_of_sum
-from .growing import Box, Tree
+from .growing import PublicBox, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Partition:
     boxes: NDArray[np.int64]
 
 
-def partition(tree: Tree, box: Box, most: int) -> Partition:
+def partition(tree: Tree, box: PublicBox, most: int) -> Partition:
     """Return at most `most` boxes of a tree that divide the public box: those with most records are divided first.
 
     Privacy
@@ -119,7 +119,7 @@ def _below(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return sums, weights
 
 
-class RangeCount(NamedTuple):
+class RangeAnswer(NamedTuple):
     """How many records lie in a range.
 
     Attributes
@@ -136,7 +136,7 @@ class RangeCount(NamedTuple):
     cut: float
 
 
-def count_in_range(release: Release, ranges: Mapping[str, tuple[float, float]]) -> RangeCount:
+def count_in_range(release: Release, ranges: Mapping[str, tuple[float, float]]) -> RangeAnswer:
     """Tell how many records of a release of kind ``tree`` lie in a range.
 
     Parameters
@@ -187,7 +187,7 @@ def count_in_range(release: Release, ranges: Mapping[str, tuple[float, float]]) 
     weights[parts["boxes"]] = inside
     variance = variance_of_sum(weights, np.array(parts["variances"], float), children, levels)
     cut = (inside > 0) & (inside < 1)
-    return RangeCount(float(inside @ counts), variance**0.5, float(inside[cut] @ counts[cut]))
+    return RangeAnswer(float(inside @ counts), variance**0.5, float(inside[cut] @ counts[cut]))
 
 
 def _children(parents: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,7 +18,7 @@ from ...stream.lattice import Grid
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..options import BuildContext, Options
-from .growing import Box, TreeMechanism, box_of
+from .growing import PublicBox, TreeMechanism, box_of
 from .partition import partition
 
 COUNT_SHARE = 0.7
@@ -74,7 +74,7 @@ class TreeOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 @functools.lru_cache(maxsize=64)
-def _built(rho_nano: int, box: Box) -> TreeMechanism:
+def _built(rho_nano: int, box: PublicBox) -> TreeMechanism:
     count = int(rho_nano * COUNT_SHARE)
     return TreeMechanism(box, count, rho_nano - count)
 
@@ -87,7 +87,7 @@ class TreeRelease(MechanismBase):
     ----------
     loss : PrivacyLoss
         Only its rho is used; the charge has no delta.
-    box : Box
+    box : PublicBox
     most : int
         Most boxes.
 
@@ -102,7 +102,7 @@ class TreeRelease(MechanismBase):
     """
 
     loss: PrivacyLoss
-    box: Box
+    box: PublicBox
     most: int = 1000
     kind: str = "tree"
 

@@ -14,17 +14,17 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.releases.clusters.tree_centers import TreeClustering
 from fcstream.releases.trees.agreement import variance_of_sum
-from fcstream.releases.trees.growing import Box, TreeMechanism
+from fcstream.releases.trees.growing import PublicBox, TreeMechanism
 from fcstream.releases.trees.points import k_means, weighted_points
 
 BOXES = {  # name -> box, middles of clusters, their width, records, rho (nano) of the counts
-    "a line": (Box((-50,), (70,)), [[0], [40]], 3.0, 300, 10**8),
-    "a feature of one value": (Box((-50, 7, 0), (50, 7, 3)), [[0, 7, 1], [30, 7, 2]], 2.0, 400, 2 * 10**8),
-    "far beyond the box": (Box((-9, -9), (9, 9)), [[0, 0], [40, -40]], 2.0, 300, 10**8),
-    "one value": (Box((5, 5), (5, 5)), [[5, 5]], 1.0, 90, 10**8),
-    "wide offsets": (Box((-(2**40), 0), (2**40, 2**39)), [[2**38, 5], [-(2**39), 2**38]], 2.0**30, 300, 10**8),
-    "many features": (Box((0,) * 9, (200,) * 9), [[50] * 9, [90] * 4 + [50] * 5], 4.0, 500, 10**9),
-    "hardly any records": (Box((-50, 0), (70, 90)), [[0, 10]], 9.0, 60, 10**8),
+    "a line": (PublicBox((-50,), (70,)), [[0], [40]], 3.0, 300, 10**8),
+    "a feature of one value": (PublicBox((-50, 7, 0), (50, 7, 3)), [[0, 7, 1], [30, 7, 2]], 2.0, 400, 2 * 10**8),
+    "far beyond the box": (PublicBox((-9, -9), (9, 9)), [[0, 0], [40, -40]], 2.0, 300, 10**8),
+    "one value": (PublicBox((5, 5), (5, 5)), [[5, 5]], 1.0, 90, 10**8),
+    "wide offsets": (PublicBox((-(2**40), 0), (2**40, 2**39)), [[2**38, 5], [-(2**39), 2**38]], 2.0**30, 300, 10**8),
+    "many features": (PublicBox((0,) * 9, (200,) * 9), [[50] * 9, [90] * 4 + [50] * 5], 4.0, 500, 10**9),
+    "hardly any records": (PublicBox((-50, 0), (70, 90)), [[0, 10]], 9.0, 60, 10**8),
 }
 
 
@@ -89,7 +89,7 @@ def test_no_path_pays_more_than_the_tree_costs(name):
 
 def test_noise_of_a_points_sums_pays_for_every_corner_of_its_box():
     """Along a path every draw is counted: the squares of what one record moves over twice the variances."""
-    drawn, box = [], Box((0, 0, 0), (10, 1000, 1))
+    drawn, box = [], PublicBox((0, 0, 0), (10, 1000, 1))
 
     class Recording(Noise):
         def discrete_gaussian(self, variance, size):
@@ -109,7 +109,7 @@ def test_noise_of_a_points_sums_pays_for_every_corner_of_its_box():
 
 
 def test_too_few_records_cost_one_level_and_no_more():
-    mechanism, paid = TreeMechanism(Box((0,), (100,)), 10**8, 10**8), Paid()
+    mechanism, paid = TreeMechanism(PublicBox((0,), (100,)), 10**8, 10**8), Paid()
     tree, root = mechanism.release(np.zeros((3, 1)), Noise(SeededEntropy(1)), paid.start)
     assert tree is None
     assert root < mechanism.least_count
@@ -120,7 +120,7 @@ def test_too_few_records_cost_one_level_and_no_more():
 def test_nodes_of_a_level_are_capped_by_released_counts(monkeypatch):
     monkeypatch.setattr("fcstream.releases.trees.growing.MOST_NODES", 8)
     points = np.rint(np.random.default_rng(0).uniform(0, 1000, (4000, 2)))
-    tree, _ = TreeMechanism(Box((0, 0), (1000, 1000)), 10**9, 10**9).release(points, Noise(), lambda loss: None)
+    tree, _ = TreeMechanism(PublicBox((0, 0), (1000, 1000)), 10**9, 10**9).release(points, Noise(), lambda loss: None)
     assert np.bincount(tree.levels).max() == 8
     for level in range(3, 16):
         mine = np.flatnonzero(tree.levels == level)
@@ -133,7 +133,8 @@ def test_wide_data_are_cut_where_records_differ():
     random = np.random.default_rng(3)
     points = np.full((3000, 12), 500.0)
     points[:, 7] = random.integers(0, 1000, 3000)
-    tree, _ = TreeMechanism(Box((0,) * 12, (1000,) * 12), 10**9, 10**8).release(points, Noise(), lambda loss: None)
+    mechanism = TreeMechanism(PublicBox((0,) * 12, (1000,) * 12), 10**9, 10**8)
+    tree, _ = mechanism.release(points, Noise(), lambda loss: None)
     assert set(tree.features[tree.levels < 3].tolist()) <= {-1, 7}
 
 
@@ -174,7 +175,7 @@ def test_few_records_are_refused_for_one_level():
 
 
 def test_a_center_with_few_records_stays_where_the_tree_puts_it():
-    mechanism = TreeClustering(10**7, 40, Box((-1000,) * 2, (1000,) * 2))
+    mechanism = TreeClustering(10**7, 40, PublicBox((-1000,) * 2, (1000,) * 2))
     found = mechanism.find(np.rint(clusters(2500)[0] * 1000), Noise(SeededEntropy(1)), lambda loss: None)
     unknown = np.isnan(found.sigma)
     assert unknown.any()
@@ -203,7 +204,7 @@ def test_what_does_not_fit_is_named(changes, message):
 
 
 def test_fewer_leaves_than_centers_are_halved():
-    tree, _ = TreeMechanism(Box((0, 0), (100, 40)), 10**7, 10**7).release(
+    tree, _ = TreeMechanism(PublicBox((0, 0), (100, 40)), 10**7, 10**7).release(
         np.full((140, 2), 30.0), Noise(SeededEntropy(2)), lambda loss: None
     )
     points, weights = weighted_points(tree, len(tree.leaves) + 5)
