@@ -265,7 +265,7 @@ def _centers(
 
     options: Any = {"ball": ball, "center": center, "rho": rho, "delta": DELTA, "step": step}
     found: dict[str, list[float | str]] = {"scikit-learn, not private": judged_costs(best, least)}
-    ours, rescued = "fcstream", "fcstream, fallback lloyd where it refuses"
+    ours, rescued = "fcstream", "fcstream, by a tree"
     found[ours], found[rescued] = [], []
     for s, job in enumerate(jobs):
         rows = data[job["data"]]
@@ -273,11 +273,10 @@ def _centers(
         try:
             answer = fcstream.private_centers(rows, k, **known)
             found[ours].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
-            if answer.centers is None:
-                answer = fcstream.private_centers(rows, k, fallback="lloyd", **known)
-                found[rescued].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
         except fcstream.ConfigError:
             found[ours].append("too few records, told at the start")
+        answer = fcstream.private_centers(rows, k, ball=ball, center=center, rho=rho, step=step, method="tree")
+        found[rescued].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
     low, high = [c - ball for c in center], [c + ball for c in center]
     for name, each in epsilons(rho, 1).items():
         asked = [{**job, "each": each, "low": low, "high": high} for job in jobs]

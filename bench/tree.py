@@ -3,6 +3,7 @@
     python bench/tree.py figure6 [--seeds 20] [--sizes 5000 20000 100000]
     python bench/tree.py figure7 [--seeds 3] [--dimensions 32 128]
     python bench/tree.py real [--seeds 20] [--rhos 0.1 1] [--only housing]
+    python bench/tree.py beside [--seeds 5]
     python bench/tree.py shares [--seeds 10]
     python bench/tree.py speed
 
@@ -27,6 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from clusters import blobs, cost
+from clusters import real_jobs as balls
 from sklearn.cluster import KMeans
 
 import fcstream
@@ -108,6 +110,22 @@ def real(arguments: argparse.Namespace) -> None:
             print(f"{name} | {len(rows)} | {k} | {' | '.join(told)}", flush=True)
 
 
+def beside(arguments: argparse.Namespace) -> None:
+    """The jobs of ``bench/rivals.py centers`` and ``real``, told a ball as there: medians."""
+    print("data | k | " + " | ".join(f"cost, rho = {rho:g}" for rho in arguments.rhos))
+    jobs = [(f"Figure 6, n = {n}", blobs(n, 0)[0], (0.0, 0.0), 1.0, 1e-5, (8,)) for n in (20_000, 50_000, 200_000)]
+    for name, every, center, ball, step, numbers in [*jobs, *(job for job in balls() if len(job[2]) == 2)]:
+        rows = every[((every - center) ** 2).sum(axis=1) <= ball**2]
+        bounds = ([c - ball for c in center], [c + ball for c in center])
+        for k in numbers:
+            best = KMeans(k, n_init=10, random_state=0).fit(rows).inertia_
+            told = []
+            for rho in arguments.rhos:
+                costs = [cost(rows, released(rows, k, rho, step, bounds, s)) / best for s in range(arguments.seeds)]
+                told.append(f"{statistics.median(costs):.4f}")
+            print(f"{name} | {k} | {' | '.join(told)}", flush=True)
+
+
 def shares(arguments: argparse.Namespace) -> None:
     """What other shares, thresholds and slacks do to geometric means of costs; the first line is what is built in."""
     here, there = "fcstream.releases.clusters.tree_centers", "fcstream.releases.trees.growing"
@@ -153,7 +171,7 @@ def speed(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {own.__name__: own for own in (figure6, figure7, real, shares, speed)}
+    parts = {own.__name__: own for own in (figure6, figure7, real, beside, shares, speed)}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 20_000, 100_000])

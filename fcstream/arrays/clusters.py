@@ -13,9 +13,9 @@ from ..counting.exact import FriendCounts
 from ..counting.views import WindowView
 from ..errors import ConfigError
 from ..noise.samplers import Noise
+from ..releases.clusters.found import ClusterCenters
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.oracles import Oracle
-from ..releases.clusters.pipeline import ClusterCenters
 from ..releases.clusters.plan import ClusterJob
 from ..releases.clusters.tree_centers import TreeClustering
 from ..releases.trees.growing import PublicBox
@@ -118,7 +118,7 @@ def private_centers(
         are, unless they are too few, and without a delta. ``friendly`` (Tsfadia et al. 2022) and ``ktuples`` (Cohen et
         al. 2021) need clusters that shards agree about; ``auto`` is the one of both that needs less separation.
     fallback : str, optional
-        With ``lloyd``, noisy Lloyd rounds from public centers answer if the shards do not agree.
+        With ``tree``, method ``tree`` answers with what is left of rho if the shards do not agree.
     fallback_share : float
         Share of rho that is kept for the fallback.
     variant : str, optional

@@ -333,11 +333,11 @@ _VARIATIONS = {
         ("3.4", "4.4"),
         ("3.6",),
     ),
-    ("fallback", "lloyd"): Variation(
-        "Where the shards do not agree, a smaller part of rho gives less precise centers instead of a refusal.",
+    ("fallback", "tree"): Variation(
+        "Where the shards do not agree, a tree answers with a smaller part of rho instead of a refusal.",
         (OURS,),
-        ("6.12",),
-        ("7.8",),
+        ("6.12", "6.16"),
+        ("7.8", "7.10"),
     ),
     ("per_user", "sum"): Variation(
         "A user's one point is the sum of all of that user's records, cut to `user_bounds`.",

@@ -17,7 +17,7 @@ from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
 from fcstream.releases.clusters.mixtures import MixtureAlgorithm
-from fcstream.releases.clusters.pipeline import LloydRounds, LloydStep
+from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.clusters.plan import ClusterJob
 from fcstream.releases.clusters.tuples import TupleAverage, friend_counts
 from fcstream.stream.lattice import Lattice
@@ -110,21 +110,6 @@ def test_keep_bits_of_replaced_tuples():
         )
         rows.append(likelihoods(kept, counts, other, sigma, threshold, t)[:, None])
     assert 0.2 < epsilon_lower_bound(*rows, DELTA) < epsilon_tight(0.5, DELTA)
-
-
-def test_lloyd_rounds_stay_below_their_claim():
-    made = mechanism()
-    (_, one), (_, two) = neighbors(made)
-    rounds = LloydRounds(5 * 10**8, 3, (0, 0), made.shards.ball_squared)
-
-    def run(view, seed, make):
-        out = []
-        for s in range(RUNS):
-            found, counts = rounds.release(view, make(SeededEntropy(seed + s)), nothing)
-            out.append([*found.value.ravel(), *counts])
-        return np.array(out, np.float64)
-
-    assert epsilon_lower_bound(run(one, 0, Noise), run(two, 10**6, Noise), DELTA) < epsilon_tight(0.5, DELTA)
 
 
 @pytest.mark.parametrize("weak", [1.0, 0.02])

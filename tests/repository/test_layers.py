@@ -271,11 +271,12 @@ INSIDE = {
     ],
     "releases.clusters": [
         "tree_release",
-        "tree_centers",
         "mixtures",
         "centers",
         "plan",
         "pipeline",
+        "tree_centers",
+        "found",
         "paper",
         "ktuples",
         "shards",

@@ -14,7 +14,6 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.planning.plan import plan
 from fcstream.releases.averages import BallAverage
-from fcstream.releases.clusters.pipeline import LloydRounds
 from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace
 
 WITHOUT = {"count", "sum", "total", "histogram", "marginals"}
@@ -142,8 +141,6 @@ def test_empty_parts_hardly_ever_make_an_answer_together(k):
     average = BallAverage.split(10**8, 2, k)
     assert 0 < average.false_release <= 1e-4
     assert k == 1 or average.smallest > BallAverage.split(10**8, 2).smallest
-    rounds = LloydRounds(10**8, k, (0, 0), 1000**2)
-    assert all(step.ball.false_release <= 1e-4 and step.ball.parts == k for step in rounds.steps)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ ALSO = {
     # Fixed tuples of empty shards agree, and so are averaged.
     "centers/tree, any number": ({**BARE, "kind": "centers", "method": "tree", "k": "auto"}, True),
     "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
-    "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
+    "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "tree"}, True),
 }
 
 

@@ -151,7 +151,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
     spread: float | None = None
     """Public radius of a cluster, in scaled units, which records are clipped to in the last step."""
     fallback: str | None = None
-    """``lloyd``: where parts do not agree, centers of a noisy k-means are released in place of a refusal."""
+    """``tree``: where parts do not agree, method ``tree`` answers with what is left of ``rho``."""
     fallback_share: float = 0.1
     """Part of ``rho`` that the fallback has."""
     delta: float = 0.0

@@ -14,16 +14,18 @@ from ...counting.views import Selection, WindowView
 from ...errors import ConfigError
 from ...noise.samplers import Noise
 from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
-from ..base import Forecast, Outcome, percent
+from ..base import Forecast, percent
 from ..floors import FALSE_RELEASE
+from ..trees.growing import PublicBox
+from .found import ClusterCenters
 from .ktuples import BallCenters
 from .paper import PaperCenters
 from .shards import Shards, ShardView
+from .tree_centers import TreeClustering
 from .tuples import TupleAverage, TwoCores
 
 TupleMethod = TupleAverage | TwoCores | BallCenters | PaperCenters
 """What becomes of tuples."""
-LLOYD_ROUNDS = 5
 MIN_PER_CENTER = 4
 """Records of a cluster in a shard below which no oracle is worth asking."""
 
@@ -142,107 +144,6 @@ class LloydStep:
 
 
 @dataclass(frozen=True)
-class LloydRounds:
-    """Mechanism of several noisy Lloyd steps from public centers, a fallback that needs no tuples and is less accurate.
-
-    Parameters
-    ----------
-    rho_nano : int
-    k : int
-    origin, ball_squared
-        As for `LloydStep`.
-
-    Privacy
-    -------
-    Protects one record, added or removed, with rho-zCDP and delta = 0: five `LloydStep`, each with a fifth of rho. The
-    first centers are a function of k, d and the ball.
-
-    Source
-    ------
-    Specification 6.12; proof 7.8; well known: the private Lloyd iterations of Blum, Dwork, McSherry, Nissim 2005, with
-    Gaussian noise.
-    """
-
-    rho_nano: int
-    k: int
-    origin: tuple[int, ...]
-    ball_squared: int
-
-    def __post_init__(self) -> None:
-        _ = self.steps  # refuses what cannot be divided, now
-
-    @cached_property
-    def steps(self) -> list[LloydStep]:
-        losses = PrivacyLoss(self.rho_nano).split(LLOYD_ROUNDS)
-        return [LloydStep(loss, self.origin, self.ball_squared, parts=self.k) for loss in losses]
-
-    def first(self) -> NDArray[np.float64]:
-        """Return k public centers, which irrational turns spread over the ball."""
-        j, c = np.arange(1, self.k + 1)[:, None], np.arange(1, len(self.origin) + 1)[None, :]
-        turned = np.sin(2 * math.pi * j * ((c * math.sqrt(2) + c * c * math.sqrt(3)) % 1.0) + c)
-        length = math.sqrt(self.ball_squared) * ((j - 0.5) / self.k) ** (1 / len(self.origin))
-        return np.asarray(np.rint(turned / np.sqrt((turned**2).sum(axis=1, keepdims=True)) * length) + self.origin)
-
-    def release(self, view: WindowView, noise: Noise, start: Start) -> tuple[Estimate, NDArray[np.int64]]:
-        """Return what `LloydStep.release` returns, after the last round."""
-        centers, answer = self.first(), None
-        for step in self.steps:
-            answer = step.release(view, centers, noise, start)
-            centers = answer[0].value
-        assert answer is not None
-        return answer
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterCenters:
-    """Centers found for a window's clusters, or a refusal, in lattice steps; all of it counts as released.
-
-    Attributes
-    ----------
-    reason : str or None
-        None if centers were released; ``no_radius`` or ``no_match`` if the tuples do not agree, ``too_few`` if no part
-        has enough records.
-    centers, sigma : float64 (k, d) or None
-        Centers in ascending order, and their noise per coordinate.
-    counts : int64 (k,) or None
-        Noisy number of records of each center.
-    tuples : int or None
-        Noisy number of tuples that agreed; None for a fallback.
-
-    Privacy
-    -------
-    Holds released values only.
-
-    Source
-    ------
-    Specification 6.12; ours.
-    """
-
-    reason: str | None
-    centers: NDArray[np.float64] | None = None
-    sigma: NDArray[np.float64] | None = None
-    counts: NDArray[np.int64] | None = None
-    tuples: int | None = None
-
-    @classmethod
-    def of(
-        cls, found: Estimate, sigma: NDArray[np.float64], counts: NDArray[np.int64], tuples: int | None
-    ) -> ClusterCenters:
-        """Make the release of centers as a set, or a refusal if no part has enough records."""
-        if np.isnan(found.sigma).all():
-            return cls("too_few")
-        order = np.lexsort(found.value.T[::-1])
-        return cls(None, found.value[order], sigma[order], counts[order], tuples)
-
-    def outcome(self) -> Outcome:
-        """Return the outcome for the engine."""
-        if self.centers is None or self.sigma is None or self.counts is None:
-            return Outcome(self.reason)
-        total, parts = int(self.counts.sum()), {"counts": self.counts.tolist(), "tuples": self.tuples}
-        return Outcome(None, self.centers, self.sigma, total, total, parts=parts)
-
-
-@dataclass(frozen=True)
 class ClusteringAlgorithm:
     """Algorithm FC_Clustering, which finds k centers of a window's records.
 
@@ -256,8 +157,8 @@ class ClusteringAlgorithm:
         the Lloyd step.
     lloyd : LloydStep
     fallback_nano : int
-        rho (nano) kept for `LloydRounds` in case the tuples do not match; `LloydRounds` then also gets the rho of the
-        stages of the Lloyd step and the average that were not started. With 0 the window is then refused.
+        rho (nano) kept for `TreeClustering` in case the tuples do not match, which then also gets the rho of the stages
+        of the Lloyd step and the average that were not started. With 0 the window is then refused.
 
     Privacy
     -------
@@ -285,7 +186,7 @@ class ClusteringAlgorithm:
         if (self.average.tuples, self.average.k) != (self.shards.tuples, self.shards.k):
             raise ConfigError("must be of the same tuples as the shards", "average")
         if self.fallback_nano:  # it gets as much at least
-            _ = LloydRounds(self.fallback_nano, self.k, self.lloyd.origin, self.lloyd.ball_squared)
+            _ = self._tree(self.fallback_nano)
 
     @property
     def k(self) -> int:
@@ -295,10 +196,16 @@ class ClusteringAlgorithm:
     def false_release(self) -> float:
         """Bound of the probability that a window without records gets centers.
 
-        Some part must seem to have enough records for that. The last round of a fallback has the same bound.
+        Some part must seem to have enough records for that, or all records together for a fallback.
         """
         step = self.lloyd.ball.false_release if self.lloyd.method == "ball" else 0.0
         return max(step, float(FALSE_RELEASE)) if self.fallback_nano else step
+
+    def _tree(self, rho_nano: int) -> TreeClustering:
+        """Make the fallback, in the box around the public ball."""
+        reach = math.isqrt(self.lloyd.ball_squared) + 1
+        low, high = (tuple(x + side * reach for x in self.lloyd.origin) for side in (-1, 1))
+        return TreeClustering(rho_nano, self.k, PublicBox(low, high))
 
     def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> ClusterCenters:
         """Find the centers of one window, or refuse; `start` is called before every stage."""
@@ -324,9 +231,16 @@ class ClusteringAlgorithm:
             return ClusterCenters.of(found, sigma, counts, rough.count or None)
         if self.fallback_nano == 0:
             return ClusterCenters(reason)
-        rounds = LloydRounds((self.loss - spent[0]).rho_nano, self.k, self.lloyd.origin, self.lloyd.ball_squared)
-        found, counts = rounds.release(view, noise, counted)
-        return ClusterCenters.of(found, found.sigma, counts, None)
+        return self._tree((self.loss - spent[0]).rho_nano).find(self._inside(view), noise, counted)
+
+    def _inside(self, view: WindowView) -> NDArray[np.float64]:
+        """Return the records within the public ball, as rows."""
+        from ..._kernels import clusters
+
+        points = view.points()
+        inside = np.empty(len(points), np.bool_)
+        clusters.within(points - np.array(self.lloyd.origin, np.float64), float(self.lloyd.ball_squared), inside)
+        return points[inside]
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` records in k clusters of equal size whose tuples all match."""

@@ -384,7 +384,7 @@ class ClusterJob:
     spread : float or None
         Public radius of a cluster around its center.
     fallback : str or None
-        Algorithm that gets `fallback_share` of rho if the tuples do not match: ``lloyd``. With None the window is then
+        Algorithm that gets `fallback_share` of rho if the tuples do not match: ``tree``. With None the window is then
         refused.
     fallback_share : float
     gamma : Fraction
@@ -513,8 +513,8 @@ class ClusterJob:
         """Return the rho (nano) kept for the fallback."""
         if self.fallback is None:
             return 0
-        if self.fallback != "lloyd":
-            raise ConfigError(f"must be 'lloyd' or absent, got {self.fallback!r}", "fallback")
+        if self.fallback != "tree":
+            raise ConfigError(f"must be 'tree' or absent, got {self.fallback!r}", "fallback")
         if not 0 < self.fallback_share < 1:
             raise ConfigError(f"must be in (0, 1), got {self.fallback_share}", "fallback_share")
         return max(1, int(loss.rho_nano * self.fallback_share))

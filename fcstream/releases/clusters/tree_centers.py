@@ -17,7 +17,7 @@ from ..averages import MIN_NANO, BallAverage, Start, in_parts
 from ..core_stage import normal_above
 from ..trees.growing import PublicBox, TreeMechanism
 from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
-from .pipeline import ClusterCenters
+from .found import ClusterCenters
 
 COUNT_SHARE, POINT_SHARE = 0.42, 0.18
 """Shares of rho of the tree's counts and of its points; the Lloyd step has the rest."""

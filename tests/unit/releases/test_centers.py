@@ -134,8 +134,8 @@ def test_plans_say_how_and_why():
     few = plan(Config.from_mapping(config(k=2, size_hint=1300)))
     assert few.as_dict()["form"] == "balls"
     assert any("deviations of a cluster apart" in warning for warning in few.warnings)
-    with_fallback = plan(Config.from_mapping(config(fallback="lloyd")))
-    assert any("'lloyd' answers" in note for note in with_fallback.notes)
+    with_fallback = plan(Config.from_mapping(config(fallback="tree")))
+    assert any("'tree' answers" in note for note in with_fallback.notes)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_plans_say_how_and_why():
         ({"center": [1.0, 900.0]}, r"release\.center: must lie in the range of 'b'"),
         ({"ball": -1.0}, r"release\.ball"),
         ({"oracle": "birch"}, r"^release\.oracle: must be one of"),
-        ({"fallback": "guess"}, r"^release\.fallback: must be 'lloyd'"),
+        ({"fallback": "guess"}, r"^release\.fallback: must be 'tree'"),
         ({"method": "best"}, r"release\.method: must be 'auto'"),
         ({"pairs": "exact"}, r"release\.pairs: belongs to kind"),
     ],
@@ -179,7 +179,7 @@ EARTH = [{"name": "lon", "min": -180.0, "max": 180.0}, {"name": "lat", "min": -9
 def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
     """A fallback told of longitude -181 and of -7 records."""
     found = sample(
-        release={"kind": "centers", "k": 8, "rho": 0.2, "delta": 1e-8, "size_hint": 40_000, "fallback": "lloyd"}
+        release={"kind": "centers", "k": 8, "rho": 0.2, "delta": 1e-8, "size_hint": 40_000, "fallback": "tree"}
         | {"method": None, "radius": None, "spread": None},
         window={"end": "1970-01-01T00:00:10Z"},
     ) | {"features": EARTH, "lattice": {"step": 0.001}}

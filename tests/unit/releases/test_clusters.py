@@ -19,7 +19,7 @@ from fcstream.cores.filters import ZCDPFilter
 from fcstream.cores.replacement import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.errors import ConfigError
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
-from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydRounds, LloydStep, nearest_labels
+from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydStep, nearest_labels
 from fcstream.releases.clusters.tuples import (
     GAMMA,
     friend_counts,
@@ -233,9 +233,7 @@ def test_a_fallback_answers_where_tuples_do_not_match():
     refused = fcstream.private_centers(rows, 4, noise=seeded(), **(shared | {"oracle": wild}))
     assert refused.reason in ("no_match", "no_radius")
     assert refused.spent.rho_nano < 95 * 10**7
-    answer = fcstream.private_centers(
-        rows, 4, noise=seeded(), fallback="lloyd", fallback_share=0.3, **(shared | {"oracle": wild})
-    )
+    answer = fcstream.private_centers(rows, 4, noise=seeded(), fallback="tree", **(shared | {"oracle": wild}))
     assert answer.status == "released"
     assert answer.tuples is None
     assert answer.spent.rho_nano == LOSS.rho_nano
@@ -244,17 +242,9 @@ def test_a_fallback_answers_where_tuples_do_not_match():
 
 
 def test_fallback_budget_is_not_touched_by_a_release():
-    mechanism, paid = job(fallback="lloyd").mechanism(LOSS, Lattice(STEP)), Paid()
+    mechanism, paid = job(fallback="tree").mechanism(LOSS, Lattice(STEP)), Paid()
     assert mechanism.find(view_of(three(n=6000)), seeded(), paid).reason is None
     assert paid.total == LOSS - PrivacyLoss(mechanism.fallback_nano)
-
-
-def test_lloyd_rounds_start_from_public_centers_in_the_ball():
-    rounds = LloydRounds(10**8, 6, (100, -50, 3), 1000**2)
-    first = rounds.first()
-    assert first.shape == (6, 3)
-    assert (((first - [100, -50, 3]) ** 2).sum(axis=1) <= 1002**2).all()
-    assert len({tuple(x) for x in first}) == 6
 
 
 @pytest.mark.parametrize("rho", [0.25, 1, 4])
@@ -289,8 +279,8 @@ def test_forecasts_come_true():
         ({"k": 0}, "k: must be at least 1"),
         ({"center": ()}, "center"),
         ({"center": (math.nan, 0.0)}, "center"),
-        ({"fallback": "guess"}, "'lloyd' or absent"),
-        ({"fallback": "lloyd", "fallback_share": 1.5}, "fallback_share"),
+        ({"fallback": "guess"}, "'tree' or absent"),
+        ({"fallback": "tree", "fallback_share": 1.5}, "fallback_share"),
         ({"ball": -1.0}, "ball"),
         ({"radius": 0.0}, "radius"),
     ],

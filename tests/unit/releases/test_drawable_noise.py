@@ -24,8 +24,9 @@ from fcstream.releases.averages import (
 )
 from fcstream.releases.clusters.ktuples import own_centers
 from fcstream.releases.clusters.mixtures import ComponentLearner
-from fcstream.releases.clusters.pipeline import LloydRounds
+from fcstream.releases.clusters.tree_centers import TreeClustering
 from fcstream.releases.statistics.variance import BITS
+from fcstream.releases.trees.growing import PublicBox
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
 
 pytestmark = pytest.mark.usefixtures("one_start")
@@ -130,8 +131,8 @@ def test_second_moments_ask_for_their_noise_at_once():
 
 def test_a_fallback_that_could_not_be_divided_is_refused_at_configuration():
     with pytest.raises(ConfigError):
-        LloydRounds(20, 2, (0, 0), 100)
-    assert len(LloydRounds(100, 2, (0, 0), 100).steps) == 5
+        TreeClustering(20, 2, PublicBox((0, 0), (100, 100)))
+    assert TreeClustering(100, 2, PublicBox((0, 0), (100, 100))).loss.rho_nano == 100
 
 
 def test_a_distance_that_asks_for_too_much_noise_is_a_refusal():

@@ -103,7 +103,7 @@ def test_plans_say_how_and_why():
         ({"delta": 0.0}, r"release\.delta"),
         ({"oracle": "birch"}, r"^release\.oracle: must be one of"),
         ({"method": "best"}, r"release\.method: must be 'auto'"),
-        ({"fallback": "lloyd"}, r"release\.fallback: belongs to kind 'centers', not to 'mixtures'"),
+        ({"fallback": "tree"}, r"release\.fallback: belongs to kind 'centers', not to 'mixtures'"),
     ],
 )
 def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
