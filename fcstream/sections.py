@@ -16,6 +16,7 @@ from .config.sections import (
 )
 from .releases.clusters.centers import CentersOptions
 from .releases.clusters.mixtures import MixturesOptions
+from .releases.clusters.tree_mixtures import TreeMixturesOptions
 from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
 from .releases.means.searched import SearchOptions
@@ -54,6 +55,7 @@ Covariance = CovarianceOptions
 Centers = CentersOptions
 TreeCenters = TreeCentersOptions
 Mixtures = MixturesOptions
+TreeMixtures = TreeMixturesOptions
 Synthetic = SyntheticOptions
 Marginals = MarginalsOptions
 Points = PointsOptions

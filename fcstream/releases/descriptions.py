@@ -239,6 +239,20 @@ DESCRIPTIONS = {
         ("7.10",),
     ),
     "mixtures/auto": _MIXTURES,
+    "mixtures/tree": KindDescription(
+        "k groups of records, each with its mean, weight and covariance matrix",
+        "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
+        "box gets a noisy mean, and k-means on these released means finds the groups. Then noisy counts, sums and "
+        f"second moments of the records nearest to each center are taken. {_EXACT_NOISE}",
+        "A record belongs to the nearest center, so where groups overlap each is cut off; records are clipped to a "
+        "released ball, and negative directions of a noisy covariance become 0. Small groups may be missed; `sigma` "
+        "does not contain that.",
+        _TREE,
+        ("6.18", "6.15"),
+        ("7.10",),
+        (),
+        "Machine learning model",
+    ),
     "mixtures/friendly": _MIXTURES,
     "mixtures/ktuples": _MIXTURES,
     "covariance": KindDescription(

@@ -31,6 +31,7 @@ KINDS = {
     "mixtures/auto": "clusters.mixtures:MixturesOptions",
     "mixtures/friendly": "clusters.mixtures:MixturesOptions",
     "mixtures/ktuples": "clusters.mixtures:MixturesOptions",
+    "mixtures/tree": "clusters.tree_mixtures:TreeMixturesOptions",
     "covariance": "statistics.covariance:CovarianceOptions",
     "synthetic": "tables.synthetic:SyntheticOptions",
     "marginals": "tables.marginals:MarginalsOptions",

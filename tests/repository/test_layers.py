@@ -271,6 +271,7 @@ INSIDE = {
     ],
     "releases.clusters": [
         "tree_release",
+        "tree_mixtures",
         "mixtures",
         "centers",
         "plan",

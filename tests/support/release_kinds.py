@@ -32,6 +32,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
         True,
     ),
     "mixtures/ktuples": ({**CLUSTERS, "kind": "mixtures", "method": "ktuples", "size_hint": N, "spread": 6.0}, True),
+    "mixtures/tree": ({**BARE, "kind": "mixtures", "method": "tree", "k": 3}, True),
     "covariance": (
         {**BARE, "kind": "covariance", "rho": 3.9, "delta": 1e-5, "shards": 1500, "limit": 1.0, "size_hint": 200_000},
         False,

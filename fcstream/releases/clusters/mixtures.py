@@ -20,7 +20,7 @@ from ...stream.totals import gram_totals
 from ..averages import BallAverage, Start, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from ..base import Forecast, Outcome, ReleaseValues
 from ..options import BuildContext
-from .centers import ClusterOptions, ClusterRelease, checked
+from .centers import ClusterOptions, ClusterRelease, centers_in_user_units, checked
 from .ktuples import BallCenters
 from .paper import PaperCenters
 from .pipeline import chance_of, nearest_labels
@@ -349,6 +349,29 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
         return checked(MixturesRelease(loss, replace(job, lloyd=False), setting.grid.lattice))
 
 
+def mixture_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
+    """Convert a mixture to the user's units, its means as `centers_in_user_units` does.
+
+    Privacy
+    -------
+    Post-processing of an outcome, which is released.
+
+    Source
+    ------
+    Specification 6.14; ours.
+    """
+    plain = centers_in_user_units(outcome, grid)
+    if plain.parts is None:
+        return plain
+    units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
+    both = np.outer(units, units)
+    own = {
+        "covariances": (plain.parts["covariances"] * both).tolist(),
+        "covariance_sigma": (plain.parts["covariance_sigma"][:, None, None] * both).tolist(),
+    }
+    return replace(plain, parts={**plain.parts, **own})
+
+
 @functools.lru_cache(maxsize=64)
 def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> MixtureAlgorithm:
     """Make the algorithm of a job, and cache it: planning is slow, and savings and forecasts need it repeatedly."""
@@ -397,16 +420,7 @@ class MixturesRelease(ClusterRelease):
         return self.inner.forecast(size)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        plain = super().to_user_units(outcome, grid)
-        if plain.parts is None:
-            return plain
-        units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
-        both = np.outer(units, units)
-        own = {
-            "covariances": (plain.parts["covariances"] * both).tolist(),
-            "covariance_sigma": (plain.parts["covariance_sigma"][:, None, None] * both).tolist(),
-        }
-        return replace(plain, parts={**plain.parts, **own})
+        return mixture_in_user_units(outcome, grid)
 
     def with_size_hint(self, size_hint: int) -> MixturesRelease:
         changed: MixturesRelease = super().with_size_hint(size_hint // 2)

@@ -121,3 +121,23 @@ def test_another_loss_or_size_is_planned_anew():
     with pytest.raises(ConfigError):
         mechanism.with_size_hint(10)
     assert hash(mechanism) == hash(Config.from_mapping(config()).job.answers[0].mechanism.inner)
+
+
+def test_a_tree_learns_a_mixture_of_all_records_without_a_delta():
+    """A window of few records is refused for little."""
+    keys = dict.fromkeys(("radius", "spread", "delta", "size_hint"))
+    found = sample(
+        release={**keys, "kind": "mixtures", "method": "tree", "k": "auto", "rho": 0.5},
+        window={"end": "1970-01-01T00:00:20Z"},
+    )
+    engine = Engine(found, noise=Noise(SeededEntropy(3)))
+    engine.push(np.concatenate([np.full(8000, 1000), np.full(5, 11_000)]), np.vstack([rows(8000), rows(5)]))
+    first, second = engine.close()
+    parts = {name: np.array(part) for name, part in first.parts.items()}
+    assert np.abs(np.array(first.value) - TRUE).max() < 0.3
+    assert np.abs(parts["weights"] - WEIGHTS).max() < 0.03
+    assert abs(parts["counts"].sum() - 8000) < 100
+    for own, sigma, deviation in zip(parts["covariances"], parts["covariance_sigma"], DEVIATIONS, strict=True):
+        assert (np.abs(own - np.diag(deviation**2)) < 5 * sigma + 0.15 * deviation.max() ** 2).all()
+    assert (first.rho, first.delta) == (0.5, 0.0)
+    assert (second.reason, second.rho < 0.02) == ("too_few", True)
