@@ -174,7 +174,9 @@ def private_centers(
     if bounds is not None:
         raise ConfigError("belongs to method 'tree': give `ball`", "bounds")
     if ball is None or size_hint is None:
-        raise ConfigError(f"must be given for method {method!r}", "ball" if ball is None else "size_hint")
+        raise ConfigError(
+            f"must be given: it is public, and method {method!r} needs it", "ball" if ball is None else "size_hint"
+        )
     job = ClusterJob(
         k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
         fallback_share, method=method, variant=variant,

@@ -158,11 +158,11 @@ class PrivateMean(PrivateEstimator):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateCenters(PrivateEstimator):
-    """Estimator of differentially private centers of well separated clusters: `private_centers`.
+    """Estimator of differentially private centers of clusters: `private_centers`.
 
     Parameters
     ----------
-    k, ball, rho, delta, size_hint, step, center, oracle, radius, radius_min, tuples, spread, method
+    k, rho, step, ball, delta, size_hint, bounds, center, oracle, radius, radius_min, tuples, spread, method
         As in `private_centers`.
     fallback, fallback_share, variant, noise
         Likewise.
@@ -182,19 +182,20 @@ class PrivateCenters(PrivateEstimator):
 
     Source
     ------
-    Specification 6.12; proof 7.8.
+    Specification 6.12, 6.16; proofs 7.8, 7.10.
     """
 
     _function: ClassVar[Callable[..., Any]] = staticmethod(private_centers)
     _value: ClassVar[str] = "centers"
     _alias: ClassVar[str | None] = "cluster_centers_"
 
-    k: int | None = None
-    ball: float | None = None
+    k: int | str | None = None
     rho: float | None = None
-    delta: float | None = None
-    size_hint: int | None = None
     step: float | None = None
+    ball: float | None = None
+    delta: float = 0.0
+    size_hint: int | None = None
+    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None
     center: Sequence[float] | None = None
     oracle: str | Oracle = "auto"
     radius: str | float = "histogram"

@@ -243,7 +243,8 @@ class ClusterRelease(MechanismBase):
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         plan = self.choice.plan
         disagreement = (
-            f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}"
+            f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}; "
+            "`release.method` = 'tree' has none"
         )
         if self.job.fallback is not None:
             disagreement = f"where shards do not agree, {self.job.fallback!r} answers with what is left"

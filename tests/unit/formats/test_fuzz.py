@@ -213,6 +213,8 @@ KINDS = [
     {"kind": "covariance", "method": None, "radius": None, "spread": None, "shards": 500, "size_hint": 6_000_000},
     {"kind": "centers", "method": None, "radius": None, "spread": None, "k": 3, "size_hint": 30_000},
     {"kind": "mixtures", "method": None, "radius": None, "spread": 2.0, "k": 3, "size_hint": 100_000},
+    {"kind": "centers", "method": "tree", "radius": None, "spread": None, "k": "auto", "size_hint": None},
+    {"kind": "tree", "method": None, "radius": None, "spread": None, "size_hint": None, "max_boxes": 20},
     {**NO_MEAN, "kind": "synthetic", "edges": TWO},
     {**NO_MEAN, "kind": "marginals", "edges": TWO},
     {**NO_MEAN, "kind": "points", "set": "box"},

@@ -193,7 +193,7 @@ def test_a_center_with_few_records_stays_where_the_tree_puts_it():
         ({"tuples": 9}, "tuples: belongs to methods"),
         ({"rho": 1e-8}, "release.rho: must be larger"),
         ({"method": "auto"}, "bounds: belongs to method 'tree'"),
-        ({"method": "auto", "bounds": None}, "ball: must be given for method 'auto'"),
+        ({"method": "auto", "bounds": None}, "ball: must be given: it is public, and method 'auto' needs it"),
         ({"method": "auto", "bounds": None, "ball": 1.0}, "size_hint: must be given"),
     ],
 )
