@@ -15,6 +15,7 @@ sums of squared distances over that of scikit-learn's best of ten k-means++ on a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import gzip
 import os
@@ -141,17 +142,14 @@ def shares(arguments: argparse.Namespace) -> None:
             jobs.append((name, rows, bounds, step, k, KMeans(k, n_init=10, random_state=0).fit(rows).inertia_))
     print("changed | " + " | ".join(f"{job[0]}, k = {job[4]}" for job in jobs))
     for trial in trials:
-        with patch.multiple("builtins"):
-            patches = [patch(name, value) for name, value in trial.items()]
-            for one in patches:
-                one.start()
-            told = []
+        told = []
+        with contextlib.ExitStack() as changes:
+            for name, value in trial.items():
+                changes.enter_context(patch(name, value))
             for _, rows, bounds, step, k, best in jobs:
                 for rho in arguments.rhos:
                     costs = [cost(rows, released(rows, k, rho, step, bounds, s)) for s in range(arguments.seeds)]
                     told.append(f"{np.exp(np.mean(np.log(np.array(costs) / best))):.4f}")
-            for one in patches:
-                one.stop()
         changed = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in trial.items()) or "nothing"
         print(f"{changed} | {' | '.join(told)}", flush=True)
 
