@@ -163,7 +163,11 @@ def private_centers(
     """
     rows = as_rows(points, "points")
     if method == "tree":
-        others = {"radius": (radius, "histogram"), "radius_min": (radius_min, None), "tuples": (tuples, None)}
+        others: dict[str, tuple[object, object]] = {
+            "radius": (radius, "histogram"),
+            "radius_min": (radius_min, None),
+            "tuples": (tuples, None),
+        }
         others |= {"oracle": (oracle, "auto"), "spread": (spread, None), "fallback": (fallback, None)}
         for name, (given, default) in {**others, "variant": (variant, None)}.items():
             if given != default:

@@ -53,7 +53,7 @@ def plot_boxes(series: ReleaseSeries, path: str) -> None:
             axes.set_visible(False)
         if image is not None:
             bar = figure.colorbar(image, ax=list(panels), pad=0.015, aspect=30)
-            ticks = np.linspace(0, math.sqrt(most), 5)
+            ticks: list[float] = np.linspace(0, math.sqrt(most), 5).tolist()
             bar.set_ticks(ticks, labels=[f"{tick * tick:.3g}" for tick in ticks])
             bar.set_label(f"{whom(series)} for each 1 x 1 of {labels[0]} and {labels[1]}, noisy")
         finish(figure, [below], series, min(2, len(labels)), len(labels))

@@ -31,7 +31,7 @@ def grow(points, low, high, count_nano, point_nano, noise, asked=6.0, kept=2.5):
     draw = lambda size: noise.discrete_gaussian(variance, size).tolist()  # noqa: E731
     rows = [[min(max(int(x), a), b) for x, a, b in zip(p, low, high, strict=True)] for p in points]
     root = len(rows) + draw(1)[0]
-    deviations = [1.0] * d
+    deviations, least = [1.0] * d, 0.0
     if moments:
         places = [
             [toward_zero((2 * x - a - b) * 2**20, b - a) for x, a, b in zip(p, low, high, strict=True)] for p in rows
@@ -42,17 +42,26 @@ def grow(points, low, high, count_nano, point_nano, noise, asked=6.0, kept=2.5):
             sum(p[j] ** 2 >> 20 for p in places) + z for j, z in enumerate(noise.discrete_gaussian(wide, d).tolist())
         ]
         unit = root * 2.0**20
+        means = [min(max(s / unit, -1.0), 1.0) for s in sums]
+        halves = [(b - a) / 2 for a, b in zip(low, high, strict=True)]
         deviations = [
-            math.sqrt(max(q / unit - (s / unit) ** 2, math.sqrt(wide) / unit))
-            for s, q in zip(sums, squares, strict=True)
+            half * math.sqrt(min(1.0, max(q / unit - mean**2, min(1.0, math.sqrt(wide) / unit))))
+            for mean, q, half in zip(means, squares, halves, strict=True)
         ]
+        middles = [(a + b) / 2 + half * mean for a, b, half, mean in zip(low, high, halves, means, strict=True)]
+        low = [max(a, math.floor(m - 3 * e)) for a, m, e in zip(low, middles, deviations, strict=True)]
+        high = [min(b, math.ceil(m + 3 * e)) for b, m, e in zip(high, middles, deviations, strict=True)]
+        rows = [[min(max(x, a), b) for x, a, b in zip(p, low, high, strict=True)] for p in rows]
+        apart = sum(b - a for a, b in zip(low, high, strict=True)) / 2 / math.sqrt(point_nano / 10**9)
+        least = 2 * apart / math.sqrt(sum(e * e for e in deviations))
     scales = [e / (b - a + 1) for e, a, b in zip(deviations, low, high, strict=True)]
+    enough = max(asked * math.sqrt(variance), least)
     nodes, level, leaves = [(low, high, root, -1)], [0], []
     for deep in range(depth + 1):
         split = []
         for v in level:
             a, b, count, _ = nodes[v]
-            if deep < depth and a != b and (v == 0 or count > asked * math.sqrt(variance)):
+            if deep < depth and a != b and (v == 0 or count > enough):
                 split.append(v)
             elif count > kept * math.sqrt(variance):
                 leaves.append((v, deep + 1))

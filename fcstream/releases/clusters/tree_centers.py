@@ -99,11 +99,11 @@ class TreeClustering:
         if tree is None:
             return ClusterCenters("too_few")
         k = self.k or choose_k(tree, noise)
-        stand, weights = weighted_points(tree, k)
-        rough, _ = k_means(stand, weights, k, noise)
+        stand = weighted_points(tree, k)
+        rough, _ = k_means(stand.places, stand.weights, k, noise)
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
-        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, weights, centers, _LEVEL)))
+        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, centers, _LEVEL)))
         squared = [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()]
         sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(k, np.int64)
         trees.part_sums(points, centers, np.array(squared, np.float64), sums, sizes)

@@ -130,11 +130,11 @@ class TreeMixture:
         if tree is None:
             return ClusterMixture("too_few")
         k = self.k or choose_k(tree, noise)
-        stand, weights = weighted_points(tree, k)
-        rough, _ = k_means(stand, weights, k, noise)
+        stand = weighted_points(tree, k)
+        rough, _ = k_means(stand.places, stand.weights, k, noise)
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
-        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, weights, centers, _LEVEL)))
+        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, centers, _LEVEL)))
         labels = nearest_labels(view, centers, (0,) * self.box.dimension, _EVERYWHERE)
         begin, points = in_parts(start), view.points()
         parts = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from .agreement import agree
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bits = NDArray[np.bool_]
 
 ASKED = 6.0
 """Deviations of a count's noise above which a node's children are looked at."""
@@ -29,6 +30,10 @@ MOST_NODES = 2**16
 """Nodes of one level that are looked at, at most."""
 WIDE = 8
 """Features above which deviations are measured first, so that boxes are cut where records differ."""
+ZOOM = 3.0
+"""With more features than `WIDE`: deviations from the mean beyond which records are moved to the border."""
+FINENESS = 1.0
+"""With more features than `WIDE`: boxes are halved while a point's noise is below this part of records' deviation."""
 _MOST_SIDES = 2**22  # sides of all boxes of one level that are held, at most
 _OFFSET_BITS = 26  # offsets from a box's center are below 2**26 units, fewer above 1,023 features
 _PLACE_BITS = 20  # places in the public box have so many bits, for deviations
@@ -106,6 +111,8 @@ class Tree:
         Boxes of the leaves, both ends included.
     points : float64 (m, d)
         The noisy mean of each leaf's records, within its box.
+    deviations : float64 (d,)
+        How much records differ in each feature; infinite where that was not measured.
 
     Privacy
     -------
@@ -128,6 +135,7 @@ class Tree:
     low: Integers
     high: Integers
     points: Floats
+    deviations: Floats
 
     @property
     def weights(self) -> Floats:
@@ -261,11 +269,19 @@ class TreeMechanism:
         if root[0] < self.least_count:
             return None, int(root[0])
         start(self.loss - self.first)
-        scales = self._deviations(points, noise, int(root[0])) / np.maximum(1, high - low + 1)
-        nodes, boxes = _Nodes(), (low[None], high[None])
+        nodes, threshold, deviations = _Nodes(), ASKED * math.sqrt(self.variance), np.full(len(low), np.inf)
+        scales = 1 / (high - low + 1)
+        if self.moment_nano:
+            mean, deviations = self._moments(points, noise, int(root[0]))
+            low = np.maximum(low, np.floor(mean - ZOOM * deviations).astype(np.int64))
+            high = np.minimum(high, np.ceil(mean + ZOOM * deviations).astype(np.int64))
+            points = points.copy()
+            trees.clamp(points, low, high)
+            scales = deviations / (high - low + 1)
+            threshold = max(threshold, 2 * self._least_leaf(low, high, deviations))
+        boxes = (low[None], high[None])
         place, leaves, leaf_boxes = np.zeros(len(points), np.int64), [], []
         level = nodes.add(np.array([-1]), 0, root)
-        threshold = ASKED * math.sqrt(self.variance)
         for depth in range(1, self.box.depth + 1):
             split = self._to_split(nodes.asked[-1], boxes, threshold, is_root=depth == 1)
             ends = ~split & (nodes.asked[-1] > KEPT * math.sqrt(self.variance))
@@ -291,36 +307,41 @@ class TreeMechanism:
             leaves.append(level[ends])
             leaf_boxes.append((boxes[0][ends], boxes[1][ends]))
         lows, highs = (np.concatenate([own[i] for own in leaf_boxes]) for i in (0, 1))
-        return self._with_points(points, place, nodes, np.concatenate(leaves), lows, highs, noise), int(root[0])
+        tree = self._with_points(points, place, nodes, np.concatenate(leaves), lows, highs, noise)
+        return replace(tree, deviations=deviations), int(root[0])
 
     def _drawn(self, noise: Noise, size: int) -> Integers:
         return noise.discrete_gaussian(self.variance, size)
 
-    def _to_split(self, asked: Integers, boxes: tuple[Integers, Integers], threshold: float, is_root: bool) -> Integers:
+    def _to_split(self, asked: Integers, boxes: tuple[Integers, Integers], threshold: float, is_root: bool) -> Bits:
         """Return which nodes of a level have their children asked, a function of released counts (nodes,)."""
-        split = (boxes[1] > boxes[0]).any(axis=1) & ((asked > threshold) | is_root)
+        split: Bits = (boxes[1] > boxes[0]).any(axis=1) & ((asked > threshold) | is_root)
         most = max(1, min(MOST_NODES, _MOST_SIDES // self.box.dimension) // 2)
         if np.count_nonzero(split) > most:
             order = np.argsort(np.where(split, -asked, np.iinfo(np.int64).max), kind="stable")
             split[order[most:]] = False
         return split
 
-    def _deviations(self, points: Floats, noise: Noise, size: int) -> Floats:
-        """Return how much records differ in each feature (d,), by which the sides of boxes are weighed; released."""
+    def _moments(self, points: Floats, noise: Noise, size: int) -> tuple[Floats, Floats]:
+        """Return the noisy mean of each feature, within its range, and its deviation, in lattice steps; released."""
         from ..._kernels import trees
 
         d = self.box.dimension
-        if not self.moment_nano:
-            return np.ones(d)
         sums, squares = np.zeros(d, np.int64), np.zeros(d, np.int64)
         low, high = np.array(self.box.low, np.int64), np.array(self.box.high, np.int64)
         trees.moments(points, low, high, _PLACE_BITS, sums, squares)
         variance = gaussian_variance(d * 4**_PLACE_BITS, self.moment_nano // 2)
         unit = size * 2.0**_PLACE_BITS
-        mean = (sums + noise.discrete_gaussian(variance, d)) / unit
+        mean = np.clip((sums + noise.discrete_gaussian(variance, d)) / unit, -1.0, 1.0)
         square = (squares + noise.discrete_gaussian(variance, d)) / unit
-        found: Floats = np.sqrt(np.maximum(square - mean * mean, math.sqrt(variance) / unit))
-        return found
+        deviation = np.sqrt(np.clip(square - mean * mean, min(1.0, math.sqrt(variance) / unit), 1.0))
+        half = (high - low) / 2
+        return (low + high) / 2 + half * mean, half * deviation
+
+    def _least_leaf(self, low: Integers, high: Integers, deviations: Floats) -> float:
+        """Return the records of a leaf from which on its point's noise is `FINENESS` of how far records lie apart."""
+        noise = float((high - low).sum()) / 2 / math.sqrt(self.point_nano / RHO_UNIT)
+        return noise / (FINENESS * max(1.0, math.sqrt(float((deviations**2).sum()))))
 
     def _with_points(
         self,
@@ -369,7 +390,8 @@ class TreeMechanism:
             means = centers + offsets * 2.0 ** shifts[:, None] / np.maximum(known, 1.0)[:, None]
         means = np.where((known >= 1.0)[:, None], np.clip(means, low, high), centers)
         return Tree(
-            parents, levels, features, middles, children, asked, counts, variances, leaves, low, high, means
+            parents, levels, features, middles, children, asked, counts, variances, leaves, low, high, means,
+            np.full(low.shape[1], np.inf),
         )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +118,8 @@ def _below(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return sums, weights
 
 
-class RangeAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RangeAnswer:
     """How many records lie in a range.
 
     Attributes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,31 @@ MOST_CHOSEN = 12
 """Largest number of clusters that is chosen; more can be asked for."""
 
 
-def weighted_points(tree: Tree, least: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the points of a tree's leaves and their weights, at least `least` points: (m, d), (m,).
+class WeightedPoints(NamedTuple):
+    """Released points that stand for records.
+
+    Attributes
+    ----------
+    places : float64 (m, d)
+    weights, spreads : float64 (m,)
+        How many records each stands for, positive, and about the mean squared distance of these from their mean.
+
+    Privacy
+    -------
+    All of it is released.
+
+    Source
+    ------
+    Specification 6.16; ours.
+    """
+
+    places: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+
+
+def weighted_points(tree: Tree, least: int) -> WeightedPoints:
+    """Return the points of a tree's leaves, at least `least` of them.
 
     Where there are fewer leaves, the heaviest box is replaced by its halves until there are enough.
 
@@ -32,8 +56,6 @@ def weighted_points(tree: Tree, least: int) -> tuple[NDArray[np.float64], NDArra
     Specification 6.15; ours.
     """
     points, weights = tree.points, np.maximum(tree.weights, 1e-9)
-    if len(points) >= least:
-        return points, weights
     low, high = tree.low.astype(np.float64), tree.high.astype(np.float64)
     while len(points) < least:
         i = int(weights.argmax())
@@ -44,7 +66,8 @@ def weighted_points(tree: Tree, least: int) -> tuple[NDArray[np.float64], NDArra
         halves = np.stack([(low[i] + high[i]) / 2, (low[-1] + high[-1]) / 2])
         points, weights = np.vstack([points, halves[1]]), np.append(weights, weights[i] / 2)
         points[i], weights[i] = halves[0], weights[i] / 2
-    return points, weights
+    spreads = np.minimum((high - low) ** 2 / 12, tree.deviations**2).sum(axis=1)
+    return WeightedPoints(points, weights, spreads)
 
 
 def k_means(
@@ -102,10 +125,10 @@ def choose_k(tree: Tree, noise: Noise) -> int:
     ------
     Specification 6.16; the variance ratio of Calinski and Harabasz 1974, records being spread evenly in their boxes.
     """
-    points, weights = weighted_points(tree, 3)
+    points, weights, spreads = weighted_points(tree, 3)
     total = max(float(weights.sum()), 3.0)
     middle = np.average(points, axis=0, weights=weights)
-    within = (tree.weights * ((tree.high - tree.low).astype(np.float64) ** 2).sum(axis=1)).sum() / 12
+    within = float(weights @ spreads)
     whole = float((weights * ((points - middle) ** 2).sum(axis=1)).sum()) + within
     best, chosen = -math.inf, 2
     for k in range(2, min(MOST_CHOSEN, len(points) - 1) + 1):
@@ -116,10 +139,10 @@ def choose_k(tree: Tree, noise: Noise) -> int:
     return chosen
 
 
-def reaches(
-    points: NDArray[np.float64], weights: NDArray[np.float64], centers: NDArray[np.float64], level: float
-) -> NDArray[np.float64]:
+def reaches(found: WeightedPoints, centers: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Return for each center (k, d) the distance that holds this share of the weight of the points nearest to it.
+
+    To each point's squared distance that of its records from it is added.
 
     Privacy
     -------
@@ -131,14 +154,16 @@ def reaches(
     """
     from ..._kernels import trees
 
+    points, weights, spreads = found
     labels, squared = np.empty(len(points), np.int64), np.empty(len(points))
     trees.distances(np.ascontiguousarray(points), np.ascontiguousarray(centers), labels, squared)
-    found = np.zeros(len(centers))
+    squared += spreads
+    radii = np.zeros(len(centers))
     for j in range(len(centers)):
         mine = np.flatnonzero(labels == j)
         if len(mine):
             mine = mine[np.argsort(squared[mine], kind="stable")]
             passed = np.cumsum(weights[mine])
             place = int(np.searchsorted(passed, level * passed[-1]))
-            found[j] = math.sqrt(squared[mine[min(place, len(mine) - 1)]])
-    return found
+            radii[j] = math.sqrt(squared[mine[min(place, len(mine) - 1)]])
+    return radii

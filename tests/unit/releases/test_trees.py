@@ -207,7 +207,7 @@ def test_fewer_leaves_than_centers_are_halved():
     tree, _ = TreeMechanism(PublicBox((0, 0), (100, 40)), 10**7, 10**7).release(
         np.full((140, 2), 30.0), Noise(SeededEntropy(2)), lambda loss: None
     )
-    points, weights = weighted_points(tree, len(tree.leaves) + 5)
+    points, weights, _ = weighted_points(tree, len(tree.leaves) + 5)
     assert len(points) == len(tree.leaves) + 5
     assert weights.sum() == pytest.approx(tree.weights.sum())
     assert ((points >= 0) & (points <= [100, 40])).all()
