@@ -193,8 +193,8 @@ FAULTS = [
     Fault(
         "records beyond the public box are summed up as they are",
         "releases/trees/growing.py",
-        "        trees.clamp(points, low, high)\n",
-        "",
+        "        trees.clamp(points, low, high)\n        start(self.first)\n",
+        "        start(self.first)\n",
         (TREE_TWIN,),
     ),
     Fault(
