@@ -64,8 +64,8 @@ def accuracy(reps: int, rng: np.random.Generator) -> None:
             truth = truth_of(d, rng)
             rows = rng.normal(size=(n, d)) @ np.linalg.cholesky(truth).T
             answer = fcstream.private_covariance(
-                rows, epsilon=EPSILON, delta=DELTA, shards=shards, step=1e-3, bounds=(-1e6, 1e6), centered=False,
-                limit=limit,
+                rows, method="friendly", epsilon=EPSILON, delta=DELTA, shards=shards, step=1e-3, bounds=(-1e6, 1e6),
+                centered=False, limit=limit,
             )  # fmt: skip
             if answer.value is not None:
                 done += 1

@@ -62,6 +62,29 @@ class Diffprivlib:
         made = KMeans(job["k"], epsilon=job["each"], bounds=bounds, random_state=job["seed"]).fit(rows)
         return np.asarray(made.cluster_centers_)
 
+    def covariance(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
+        """Of centered rows, from its eigenvalues and eigenvectors; it wants rows that are clipped already."""
+        from diffprivlib.models.utils import covariance_eig
+
+        rows = rows * np.minimum(1, job["norm"] * (1 - 1e-9) / np.linalg.norm(rows, axis=1))[:, None]
+        values, vectors = covariance_eig(rows, epsilon=job["each"], norm=job["norm"], random_state=job["seed"])
+        return np.asarray((vectors * values) @ vectors.T)
+
+    def component(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
+        from diffprivlib.models import PCA
+
+        options = {"epsilon": job["each"], "data_norm": job["norm"], "random_state": job["seed"]}
+        return np.asarray(PCA(1, centered=True, **options).fit(rows).components_[0])
+
+    def regression(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
+        """Of the last column on the others; the intercept comes last."""
+        from diffprivlib.models import LinearRegression
+
+        low, high = np.array(job["low"]), np.array(job["high"])
+        told = {"bounds_X": (low[:-1], high[:-1]), "bounds_y": (low[-1], high[-1])}
+        made = LinearRegression(epsilon=job["each"], random_state=job["seed"], **told).fit(rows[:, :-1], rows[:, -1])
+        return np.append(made.coef_, made.intercept_)
+
 
 class OpenDP:
     """Concentrated DP at the same rho; rows are added or removed (variance: a public number, one replaced)."""

@@ -21,6 +21,7 @@ from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
 from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
+from .releases.statistics.clipped import ClippedCovarianceOptions
 from .releases.statistics.count import CountOptions
 from .releases.statistics.covariance import CovarianceOptions
 from .releases.statistics.frequent import FrequentOptions
@@ -51,7 +52,8 @@ Frequent = FrequentOptions
 Total = TotalOptions
 Quantiles = QuantilesOptions
 Variance = VarianceOptions
-Covariance = CovarianceOptions
+Covariance = ClippedCovarianceOptions
+FriendlyCovariance = CovarianceOptions
 Centers = CentersOptions
 TreeCenters = TreeCentersOptions
 Mixtures = MixturesOptions

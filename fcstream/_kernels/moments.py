@@ -1,10 +1,12 @@
-"""Means and scatter matrices of shards, updated one point after the other.
+"""Means and scatter matrices of shards, updated one point after the other; rows that are scaled and clipped to a ball.
 
 A shard's numbers depend on its own points and their order alone, to the last bit: not on other shards' points, nor on
 how points were batched. There is no fast math, and each operation rounds once.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from . import kernel
 
@@ -30,3 +32,46 @@ def add_points(points, shards, sizes, means, scatters):
             scatter[k, k] += share * before
         for k in range(d):
             mean[k] += (points[i, k] - mean[k]) / n
+
+
+@kernel
+def scale_rows(rows, middles, factors, norms):
+    """Replace rows (n, d) by their offsets from middles (d,), times factors (d,), rounded.
+
+    norms (n,) gets their squared norms. Each number is a function of its own row: two roundings an entry, and a sum in
+    one order.
+    """
+    for i in range(len(rows)):
+        norm = 0.0
+        for j in range(rows.shape[1]):
+            value = np.rint((rows[i, j] - middles[j]) * factors[j])
+            rows[i, j] = value
+            norm += value * value
+        norms[i] = norm
+
+
+@kernel
+def clip_rows(rows, norms, radius_squared, unit, limit):
+    """Replace integer rows (n, d) by numbers of units (a power of two) in the ball: integers of squared norm <= limit.
+
+    Rows beyond the ball are scaled onto it; everything is truncated toward zero, then checked in exact integers, so
+    each row becomes a function of itself. limit = floor(radius_squared / unit**2), below 2**53. Returns how many rows
+    were beyond the ball.
+    """
+    outside = 0
+    for i in range(len(rows)):
+        factor = 1.0 / unit
+        if norms[i] > radius_squared:
+            outside += 1
+            factor *= np.sqrt(radius_squared / norms[i])
+        check = limit + 1.0
+        while check > limit:  # seldom twice: rounding left the ball, so that the row shrinks once more
+            check = 0.0
+            for j in range(rows.shape[1]):
+                value = np.trunc(rows[i, j] * factor)
+                check += value * value
+            if check > limit:
+                factor *= 1.0 - 1e-13
+        for j in range(rows.shape[1]):
+            rows[i, j] = np.trunc(rows[i, j] * factor)
+    return outside

@@ -1,4 +1,4 @@
-"""Private answers about one array in the (epsilon, delta) paradigm."""
+"""Private covariances of one array, and answers in the (epsilon, delta) paradigm."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.base import Release, ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from ..releases.statistics.clipped import ClippedCovarianceOptions
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
 from .statistics import _answer, _checked, _grid, _to_release
 
@@ -74,60 +75,127 @@ def private_dp_mean(
 def private_covariance(
     points: ArrayLike,
     *,
-    epsilon: float,
-    delta: float,
-    shards: int,
+    rho: float | None = None,
+    delta: float = 0.0,
+    size_hint: int | None = None,
     step: float,
     bounds: tuple[float, float],
+    method: str = "clipped",
+    scale: str | None = "learned",
+    components: int | None = None,
+    target: int | None = None,
+    epsilon: float | None = None,
+    shards: int | None = None,
     centered: bool = True,
     limit: float = LIMIT,
     eta: float | None = None,
     noise: Noise | None = None,
 ) -> Release:
-    """Release the (epsilon, delta)-DP covariance matrix of an array's rows, without any bound on their scale.
+    """Release the differentially private covariance matrix of an array's columns, and what follows from it.
 
     Parameters
     ----------
     points : array (n, d)
         Rows that are not finite or lie outside `bounds` are left out one by one.
-    epsilon, delta : float
-        The loss of the answer.
-    shards : int
-        The number of shards that independent coins divide the rows into, some hundred or more. If it is too small, the
-        error message names the smallest number that works.
+    rho : float
+        The loss of the answer with ``method="clipped"``, which requires it; there is no delta.
+    delta : float
+        For ``method="friendly"``, which requires it.
+    size_hint : int
+        Public guess of the number of rows, which ``method="clipped"`` requires.
     step : float
         Step of the lattice that rows are rounded to; far below the rows' spread.
     bounds : (float, float)
-        Public range of all coordinates, which may be arbitrarily wide.
-    centered : bool
-        Whether the covariance is taken about the mean; otherwise about 0.
-    limit : float
-        How closely shards must agree: a larger limit needs far fewer rows and adds more noise.
-    eta : float, optional
-        Noise as a share of the matrix; by default the smallest share at which this number of shards releases.
+        Public range of all coordinates, which may be far too wide.
+    method : str
+        ``clipped`` (default): second moments of rows that are clipped to a ball found privately, from thousands of
+        rows. ``friendly``: FriendlyCore on the matrices of shards, in (epsilon, delta), from millions of rows.
+    scale : "learned" or None
+        Whether every column is divided by a scale that is found privately; None where columns have one scale.
+    components : int, optional
+        How many principal components are told.
+    target : int, optional
+        Column that is regressed on the others.
+    epsilon, shards, centered, limit, eta
+        For ``method="friendly"`` alone: the loss, with `delta`; the number of shards that coins divide the rows into,
+        some hundred or more (the error message names the smallest number that works); whether the covariance is taken
+        about the mean, otherwise about 0; how closely shards must agree; noise as a share of the matrix.
     noise : Noise, optional
 
     Returns
     -------
     Release
-        ``value`` is the matrix as a list of rows. ``parts`` holds eta, epsilon, delta, and the noisy number of shards
-        that agreed.
+        ``value`` is the matrix as a list of rows, and ``sigma`` the deviation of the noise of every entry. With
+        ``clipped`` ``parts`` holds the correlations and their deviations, the mean, the learned scales, the share of
+        rows outside of the ball (``tail_share``), and what `components` and `target` ask for; with ``friendly`` eta,
+        epsilon, delta, and the noisy number of shards that agreed.
+
+    Raises
+    ------
+    ConfigError
 
     Privacy
     -------
-    Protects one row, added or removed; `ShardCovariance` states the guarantee and what it does not cover. A release
-    needs millions of rows: where a bound on the scale is known, a clipped Gaussian mechanism has far less noise.
+    Protects one row, added or removed, whatever the rows hold. ``clipped`` is pure rho-zCDP (`ClippedCovariance`), and
+    all it tells costs rho once; ``friendly`` is (epsilon, delta)-DP (`ShardCovariance` states what it does not cover).
 
     Source
     ------
-    Specification 7.3; proof 8.2.
+    Specification 7.3, 7.4, 7.5; proofs 8.2, 8.3.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> rows = np.random.default_rng(1).multivariate_normal([20, 50], [[4, 3], [3, 9]], size=5000)
+    >>> answer = fcstream.private_covariance(rows, rho=1, size_hint=5000, step=1e-3, bounds=(-1000, 1000))
+    >>> round(answer.parts["correlations"][0][1], 1)
+    0.5
     """
-    charged = _paying(DPLoss.charge(epsilon, delta))
-    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta)
-    options = CovarianceOptions(
-        rho=charged.rho, delta=charged.delta, shards=shards, centered=centered, limit=float(limit), eta=eta
-    )
+    if method not in ("clipped", "friendly"):
+        raise ConfigError(f"must be 'clipped' or 'friendly', got {method!r}", "method")
+    needed = {"rho": rho, "size_hint": size_hint} if method == "clipped" else {"epsilon": epsilon, "shards": shards}
+    for name, value in needed.items():
+        if value is None:
+            raise ConfigError("must be given: it is public, and nothing about it is learned from the data", name)
+    _check_unused(method, locals())
+    options: ClippedCovarianceOptions | CovarianceOptions
+    if method == "clipped":
+        rows, low, high = _checked(points, bounds, rho=rho)  # type: ignore[arg-type]
+        if scale not in ("learned", None):
+            raise ConfigError(f"must be 'learned' or None, got {scale!r}", "scale")
+        options = ClippedCovarianceOptions(
+            rho=float(rho),  # type: ignore[arg-type]
+            size_hint=size_hint,
+            scale="learned" if scale == "learned" else "declared",
+            components=components,
+            target=None if target is None else f"x{target}",
+        )
+    else:
+        charged = _paying(DPLoss.charge(epsilon, delta))  # type: ignore[arg-type]
+        rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta)
+        options = CovarianceOptions(
+            rho=charged.rho,
+            delta=charged.delta,
+            shards=shards,  # type: ignore[arg-type]
+            centered=centered,
+            limit=float(limit),
+            eta=eta,
+        )
     return _answer(options, rows, _grid(rows, low, high, step), noise)
+
+
+_OWN = {
+    "clipped": {"rho": None, "size_hint": None, "scale": "learned", "components": None, "target": None},
+    "friendly": {"epsilon": None, "shards": None, "centered": True, "limit": LIMIT, "eta": None, "delta": 0.0},
+}
+
+
+def _check_unused(method: str, given: dict[str, object]) -> None:
+    """Refuse arguments of the other method, which would change nothing."""
+    other = "friendly" if method == "clipped" else "clipped"
+    for name, default in _OWN[other].items():
+        if given[name] != default and name != "delta":
+            raise ConfigError(f"belongs to method {other!r}, not to {method!r}: leave it out", name)
 
 
 def estimate_average(

@@ -211,12 +211,14 @@ class PrivateCenters(PrivateEstimator):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateCovariance(PrivateEstimator):
-    """Estimator of a differentially private covariance matrix of any scale: `private_covariance`.
+    """Estimator of a differentially private covariance matrix: `private_covariance`.
 
     Parameters
     ----------
-    epsilon, delta, shards, step, bounds, centered, limit, eta, noise
+    rho, delta, size_hint, step, bounds, method, scale, components, target, noise
         As in `private_covariance`.
+    epsilon, shards, centered, limit, eta
+        Likewise, for ``method="friendly"``.
 
     Attributes
     ----------
@@ -232,18 +234,24 @@ class PrivateCovariance(PrivateEstimator):
 
     Source
     ------
-    Specification 7.3; proof 8.2.
+    Specification 7.3, 7.4; proofs 8.2, 8.3.
     """
 
     _function: ClassVar[Callable[..., Any]] = staticmethod(private_covariance)
     _value: ClassVar[str] = "value"
     _alias: ClassVar[str | None] = "covariance_"
 
-    epsilon: float | None = None
-    delta: float | None = None
-    shards: int | None = None
+    rho: float | None = None
+    delta: float = 0.0
+    size_hint: int | None = None
     step: float | None = None
     bounds: tuple[float, float] | None = None
+    method: str = "clipped"
+    scale: str | None = "learned"
+    components: int | None = None
+    target: int | None = None
+    epsilon: float | None = None
+    shards: int | None = None
     centered: bool = True
     limit: float = LIMIT
     eta: float | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..planning.plan import message_note
 from ..releases.descriptions import description_of
+from ..releases.registry import method_of
 from .document import Block, DocumentSection, HazardAnswer, Paragraph, code, spell
 from .facts import DeploymentFacts
 from .promise import UNITS, belief, lost, name_of, number, plans_of, sure
@@ -18,7 +19,7 @@ from .promise import UNITS, belief, lost, name_of, number, plans_of, sure
 Answer = tuple[str, str]
 STRONG, WEAK = 1.0, 20.0
 """Epsilons up to which protection is commonly held for strong, and above which hardly any deployment goes."""
-_APPROXIMATE = ("covariance",)
+_APPROXIMATE = (("mean", "basic"), ("covariance", "friendly"))
 _MODELS = ("centers", "mixtures", "covariance", "synthetic", "points", "tree")
 _BINNED = ("histogram", "marginals", "synthetic", "frequent", "total")
 
@@ -64,9 +65,7 @@ def _large_epsilon(facts: DeploymentFacts) -> Answer:
 
 def _catastrophic(facts: DeploymentFacts) -> Answer:
     delta = facts.guarantee.delta
-    basic = [
-        name_of(options) for options, part in plans_of(facts) if part.method == "basic" or part.kind in _APPROXIMATE
-    ]
+    basic = [name_of(options) for options, part in plans_of(facts) if (part.kind, part.method) in _APPROXIMATE]
     if delta == 0:
         text = "Delta of the guarantee is 0: it is pure rho-zCDP, which has no catastrophic failure."
         return ("met", text)
@@ -337,8 +336,8 @@ def _side_channels(facts: DeploymentFacts) -> Answer:
         "noise do not apply. Time: noise and counting take longer for larger values and more records; do not let "
         "others measure the process. Errors never quote a record."
     )
-    if any(options.kind == "covariance" for options in facts.config.releases):
-        text += " Exception: covariances are averaged in floating point."
+    if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in facts.config.releases):
+        text += " Exception: covariances of shards are averaged in floating point."
     if window.clock == "wall":
         text += " Windows close by this machine's clock: call `Engine.advance` by a timer if you push records yourself."
     return "attention", text

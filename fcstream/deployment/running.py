@@ -305,8 +305,8 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
             "The ledger holds the exact running totals of the current epoch, in a table of its own: protect its "
             "copies too."
         )
-    if any(options.kind in ("covariance",) for options in config.releases):
-        items.append("Covariances are averaged, rooted and multiplied in floating point.")
+    if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in config.releases):
+        items.append("Covariances of shards are averaged, rooted and multiplied in floating point.")
     if any(options.kind in ("centers", "mixtures") and method_of(options) != "tree" for options in config.releases):
         items.append("Programs that cluster a shard are taken as functions of that shard, on one thread.")
     text = "The guarantee is about what is published. It does not cover:"

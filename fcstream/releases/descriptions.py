@@ -255,7 +255,20 @@ DESCRIPTIONS = {
     ),
     "mixtures/friendly": _MIXTURES,
     "mixtures/ktuples": _MIXTURES,
-    "covariance": KindDescription(
+    "covariance/clipped": KindDescription(
+        "how the features vary and vary together: covariances, correlations and what follows from them",
+        "Two private quantiles of each feature give its middle and its scale, a third kind of draw a radius that holds "
+        "most records. Records are moved into that ball, and noise is added to their number, their sum and the sums of "
+        "their products. Correlations, components and a regression are computed from what is released. "
+        "Noise is a discrete Gaussian on whole numbers, drawn exactly.",
+        "Records outside of the ball are moved to its border, which takes from the covariances of skewed data; "
+        "`tail_share` tells how many, and `sigma` does not contain that. Negative directions of the noisy matrix "
+        "become 0.",
+        (CKS20, OURS),
+        ("7.4", "7.5", "5.15"),
+        ("8.3", "5.9"),
+    ),
+    "covariance/friendly": KindDescription(
         "the covariance matrix of the features",
         "Records are divided into many shards; a core of shards whose covariance matrices agree is found, and their "
         "mean is blurred by noise that fits its own shape. All in (epsilon, delta) accounting, charged in one stage.",

@@ -62,6 +62,8 @@ THRESHOLD = (
 DISCOVERY = "audit/test_discovery.py"
 DISCOVERING = "unit/engine/test_discovering.py"
 STREAM = "audit/test_stream_faults.py::test"
+CLIPPED = "unit/releases/test_clipped_covariance.py::"
+CLIPPED_AUDIT = "audit/test_mechanisms.py::test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it"
 TOTALS = "audit/test_totals.py::test_an_epoch_of_totals_stays_below_its_claim_and_is_not_far_from_it"
 TREES = "audit/test_trees.py::test_neighbors_stay_below_the_claim"
 TREE_TWIN = "unit/releases/test_trees.py::test_a_tree_is_that_of_its_slow_twin"
@@ -262,6 +264,55 @@ FAULTS = [
         "variance = gaussian_variance(ball * ball, rest)",
         "variance = gaussian_variance(ball * ball, rest) / 16",
         ("unit/releases/test_ktuple_mixtures.py::test_a_learners_noise_is_that_of_its_share",),
+    ),
+    Fault(
+        "second moments of clipped records at half their sensitivity",
+        "releases/statistics/clipped.py",
+        'return gaussian_variance(limit * limit, self.shares["moments"].rho_nano)',
+        'return gaussian_variance(limit * limit, self.shares["moments"].rho_nano) / 4',
+        (f"{CLIPPED}test_stages_pay_for_their_noise_and_add_up", CLIPPED_AUDIT),
+    ),
+    Fault(
+        "pairs of clipped records with half the noise that they need",
+        "releases/statistics/clipped.py",
+        "noise.discrete_gaussian(variance / 2, len(rows))",
+        "noise.discrete_gaussian(variance / 8, len(rows))",
+        (CLIPPED_AUDIT,),
+    ),
+    Fault(
+        "sums of clipped records at half their sensitivity",
+        "releases/statistics/clipped.py",
+        'variance = gaussian_variance(limit, self.shares["sums"].rho_nano)\n',
+        'variance = gaussian_variance(limit, self.shares["sums"].rho_nano) / 4\n',
+        (f"{CLIPPED}test_stages_pay_for_their_noise_and_add_up",),
+    ),
+    Fault(
+        "records beyond the ball that stay where they are",
+        "releases/statistics/clipped.py",
+        "moments.clip_rows(rows, norms, float(radius_squared), float(1 << shift), float(limit))",
+        "moments.clip_rows(rows, norms, 2.0**52, float(1 << shift), 2.0**52)",
+        (CLIPPED_AUDIT,),
+    ),
+    Fault(
+        "quantiles of scales at twice their epsilon",
+        "releases/statistics/scales.py",
+        "return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))",
+        "return epsilon / max(level.numerator, level.denominator - level.numerator)",
+        (f"{CLIPPED}test_stages_pay_for_their_noise_and_add_up",),
+    ),
+    Fault(
+        "ranks that count twice",
+        "releases/statistics/scales.py",
+        "np.maximum(a * size - b * (size - above), b * below - a * size)",
+        "np.maximum(2 * (a * size - b * (size - above)), b * below - a * size)",
+        (f"{CLIPPED}test_one_record_moves_a_cost_by_what_is_paid_for",),
+    ),
+    Fault(
+        "a sample of the first records",
+        "releases/statistics/scales.py",
+        "rows = rows[sampled_rows(len(rows), Fraction(wanted, size), noise)]",
+        "rows = rows[:wanted]",
+        (f"{CLIPPED}test_scales_of_a_sample_are_near_those_of_all",),
     ),
     Fault(
         "second moments of points at a fraction of their sensitivity",

@@ -47,6 +47,11 @@ CASES = {  # what is configured, the records that both windows hold, and the one
         [[-40.0, 1.0], [80.0, 1.0]] * 40,
         [80.0, 1.0],
     ),
+    "covariance, at its floor": (
+        {**BARE, "kind": "covariance", "size_hint": 300, "rho": 2.0},
+        [CENTER] * 110,
+        [79.0, 99.0],
+    ),
     "tracking": ({"method": "tracking", "size_hint": 300, "rho": 0.5}, [CENTER] * 300, [20.124, 50.0]),
     "tracking, record outside": (
         {"method": "tracking", "size_hint": 300, "rho": 0.5},
@@ -174,3 +179,27 @@ def test_a_lloyd_step_stays_below_its_claim():
             out.append([*found.value.ravel(), *counts, found.value[0, 0] * counts[0]])
         rows.append(np.array(out))
     assert -0.4 < excess(*rows, 0.5) < 0
+
+
+def test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it():
+    """A record far beyond the ball, along an axis and aslant; the stages after the radius, three thousand times."""
+    release = {**BARE, "kind": "covariance", "size_hint": 300, "rho": 1.0, "scale": "declared"}
+    config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"})
+    mechanism, squared = Config.from_mapping(config).job.answers[0].mechanism, 3000**2
+    loss = mechanism.shares["sums"].rho + mechanism.shares["moments"].rho
+    for extra in ([90_000.0, 0.0], [-70_000.0, 70_000.0]):
+        found = []
+        for rows, seed in (([[500.0, 400.0]] * 40, 1), ([[500.0, 400.0]] * 40 + [extra], 2)):
+            noise, out, which = Noise(SeededEntropy(seed)), [], np.array(extra) / np.hypot(*extra)
+            for _ in range(3000):
+                points = np.array(rows)
+                norms = (points**2).sum(axis=1)
+                sums, products, limit, _ = mechanism.noisy_moments(points, norms, squared, noise)
+                assert limit == squared
+                # what tells most of this record: along itself, each stage in its own deviations
+                out.append([which @ sums / 3000, which @ products @ which / 3000**2])
+            found.append(np.array(out))
+        shares = np.sqrt([mechanism.shares["sums"].rho, mechanism.shares["moments"].rho])
+        best = [np.column_stack([part, part @ shares]) for part in found]
+        assert excess(*best, loss) <= 0
+        assert excess(*best, loss / 2.2) > 0

@@ -17,7 +17,7 @@ from fcstream.releases.averages import BallAverage
 from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace
 
 WITHOUT = {"count", "sum", "total", "histogram", "marginals"}
-NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance"}
+NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance/friendly"}
 NEVER |= {name for name in ALSO if name.startswith(("mean/recentered, searched", "variance, searched"))}
 PURE = {"synthetic, pure": ({**RELEASES["synthetic"][0], "variant": "pure"}, True)}
 EVERY = RELEASES | ALSO | PURE

@@ -33,8 +33,21 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     ),
     "mixtures/ktuples": ({**CLUSTERS, "kind": "mixtures", "method": "ktuples", "size_hint": N, "spread": 6.0}, True),
     "mixtures/tree": ({**BARE, "kind": "mixtures", "method": "tree", "k": 3}, True),
-    "covariance": (
-        {**BARE, "kind": "covariance", "rho": 3.9, "delta": 1e-5, "shards": 1500, "limit": 1.0, "size_hint": 200_000},
+    "covariance/clipped": (
+        {**BARE, "kind": "covariance", "size_hint": N, "components": 2, "target": "b"},
+        True,
+    ),
+    "covariance/friendly": (
+        {
+            **BARE,
+            "kind": "covariance",
+            "method": "friendly",
+            "rho": 3.9,
+            "delta": 1e-5,
+            "shards": 1500,
+            "limit": 1.0,
+            "size_hint": 200_000,
+        },
         False,
     ),
     "synthetic": ({**BARE, "kind": "synthetic", **CUT}, True),

@@ -169,13 +169,13 @@ class FriendlyCovariance:
 
 
 class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Configuration of releases with ``kind = "covariance"``, the covariance matrix of a window.
+    """Configuration of ``kind = "covariance"`` with ``method = "friendly"``: a matrix without any range or scale.
 
     Released
     --------
     value, sigma
-        The covariance matrix of the features, whatever its scale; it takes millions of records. Where a bound is known,
-        clip to it yourself.
+        The covariance matrix of the features, whatever its scale; it takes millions of records, where ``clipped`` takes
+        thousands.
     parts.eta, parts.shards
         Noise relative to the matrix, and the noisy number of shards that agree.
     parts.epsilon, parts.delta
@@ -195,6 +195,8 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     """
 
     kind: str = "covariance"
+    method: str = "friendly"
+    """How: ``clipped`` moments, from thousands of records, or ``friendly`` shards, from millions."""
     delta: float
     """What one window costs at most, as a δ."""
     shards: int

@@ -13,7 +13,8 @@ from fcstream import ConfigError, Noise, PrivateCenters, PrivateCovariance, Priv
 
 MEAN = {"radius": 4, "rho": 0.5, "delta": 1e-8, "size_hint": 500, "step": 1e-3, "bounds": (-1000, 1000)}
 CENTERS = {"k": 2, "rho": 50, "step": 1e-4, "ball": 10, "delta": 1e-6, "size_hint": 30_000}
-COVARIANCE = {"epsilon": 40.0, "delta": 1e-5, "shards": 700, "step": 1e-3, "bounds": (-1000, 1000)}
+COVARIANCE = {"rho": 2.0, "size_hint": 500, "step": 1e-3, "bounds": (-1000, 1000)}
+FRIENDLY = {"method": "friendly", "epsilon": 40.0, "delta": 1e-5, "shards": 700, "step": 1e-3, "bounds": (-1000, 1000)}
 ALL = [
     (PrivateMean, fcstream.private_mean, MEAN),
     (PrivateCenters, fcstream.private_centers, CENTERS),
@@ -81,8 +82,11 @@ def test_centers_have_the_name_that_scikit_learn_has_for_them():
 
 def test_covariances_have_the_name_that_scikit_learn_has_for_them():
     made = PrivateCovariance(**COVARIANCE, noise=seeded()).fit(rows())
-    assert made.value_ is made.covariance_ is None
-    assert made.status_ == "refused"
+    assert made.value_ is made.covariance_
+    assert made.value_.shape == made.sigma_.shape == (2, 2)
+    friendly = PrivateCovariance(**FRIENDLY, noise=seeded()).fit(rows())
+    assert friendly.value_ is friendly.covariance_ is None
+    assert friendly.answer_ == fcstream.private_covariance(rows(), **FRIENDLY, noise=seeded())
     assert made.answer_ == fcstream.private_covariance(rows(), **COVARIANCE, noise=seeded())
 
 

@@ -59,7 +59,7 @@ def test_each_runs_on_simulated_telemetry(kind, telemetry, tmp_path, monkeypatch
     done = invoke("run", "c.toml")
     assert done.exit_code == 0, done.stderr
     releases = [json.loads(line) for line in done.stdout.splitlines()]
-    long = kind in ("centers", "mixtures", "covariance")  # of which half an hour has too few
+    long = kind in ("centers", "mixtures")  # of which half an hour has too few
     assert [release["status"] for release in releases] == (["refused"] if long else ["released"] * 3)
     assert {release["kind"] for release in releases} == {kind}
 

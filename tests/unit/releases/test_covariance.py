@@ -29,8 +29,8 @@ from fcstream.releases.statistics.moments import MomentsView, ShardMoments
 
 LOSS = zcdp_of_dp(DPLoss.charge(4, 1e-5))
 WINDOW = {
-    "kind": "covariance", "method": None, "radius": None, "spread": None, "rho": 3.9, "delta": 1e-5, "shards": 2500,
-    "limit": 1.0, "size_hint": 200_000,
+    "kind": "covariance", "method": "friendly", "radius": None, "spread": None, "rho": 3.9, "delta": 1e-5,
+    "shards": 2500, "limit": 1.0, "size_hint": 200_000,
 }  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def test_covariances_are_found_whatever_their_scale(centered):
     rows = rng.multivariate_normal([300, -5] if centered else [0, 0], truth, size=1_300_000)
     rows[:5] = 9e4  # each of these spoils a shard
     answer = fcstream.private_covariance(
-        rows, epsilon=4, delta=1e-5, shards=400, step=1e-3, bounds=(-1e5, 1e5), centered=centered,
+        rows, method="friendly", epsilon=4, delta=1e-5, shards=400, step=1e-3, bounds=(-1e5, 1e5), centered=centered,
         noise=Noise(SeededEntropy(0)),
     )  # fmt: skip
     assert answer.status == "released"
@@ -263,7 +263,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_arrays_are_refused_at_the_full_price(name):
     answer = fcstream.private_covariance(
-        DEGENERATE[name], epsilon=4, delta=1e-5, shards=900, step=1e-3, bounds=(-1e5, 1e5)
+        DEGENERATE[name], method="friendly", epsilon=4, delta=1e-5, shards=900, step=1e-3, bounds=(-1e5, 1e5)
     )
     assert answer.reason == "too_few"
     assert answer.value is None

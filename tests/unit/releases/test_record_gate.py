@@ -222,7 +222,15 @@ CONSTANT = [
     {"kind": "count", "rho": 0.1},
     {"kind": "histogram", "feature": "a", "edges": [0.0, 10.0], "rho": 0.1},
     {"kind": "mean", "method": "ball", "center": [20.0, 50.0], "radius": 3.0, "rho": 0.1},
-    {"kind": "covariance", "shards": 2000, "limit": 0.5, "rho": 1.0, "delta": 1e-7, "size_hint": 10**6},
+    {
+        "kind": "covariance",
+        "method": "friendly",
+        "shards": 2000,
+        "limit": 0.5,
+        "rho": 1.0,
+        "delta": 1e-7,
+        "size_hint": 10**6,
+    },
 ]
 PURE = [
     {"kind": "quantiles", "feature": "a", "quantiles": [0.5], "rho": 0.1},

@@ -41,7 +41,7 @@ KINDS = {
     "centers": {
         "release": {"kind": "centers", "k": 2, "rho": 1.0, "delta": 1e-9, "size_hint": 5000},
     },
-    "covariance": {"release": {"kind": "covariance", "rho": 1.0, "delta": 1e-7, "shards": 400}},
+    "covariance": {"release": {"kind": "covariance", "method": "friendly", "rho": 1.0, "delta": 1e-7, "shards": 400}},
     "synthetic": {"release": {"kind": "synthetic", "rho": 0.5, "edges": {"a": [20.0], "b": [50.0]}}},
     "marginals": {"release": {"kind": "marginals", "rho": 0.5, "edges": {"a": [20.0], "b": [50.0]}}},
     "points": {"release": {"kind": "points", "set": "box", "rho": 0.5}},
