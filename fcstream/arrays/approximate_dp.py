@@ -184,7 +184,7 @@ def private_covariance(
     return _answer(options, rows, _grid(rows, low, high, step), noise)
 
 
-_OWN = {
+_OWN: dict[str, dict[str, object]] = {
     "clipped": {"rho": None, "size_hint": None, "scale": "learned", "components": None, "target": None},
     "friendly": {"epsilon": None, "shards": None, "centered": True, "limit": LIMIT, "eta": None, "delta": 0.0},
 }

@@ -25,8 +25,9 @@ def nearest_covariance(matrix: Matrix) -> Matrix:
     Specification 7.5; Higham 1988.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    found = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return (found + found.T) / 2
+    found: Matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    symmetric: Matrix = (found + found.T) / 2
+    return symmetric
 
 
 def correlations(matrix: Matrix, sigma: Matrix) -> tuple[Matrix, Matrix]:
@@ -132,4 +133,6 @@ def with_nulls(values: NDArray[np.float64]) -> Any:
     ------
     Specification 7.5; ours.
     """
-    return np.where(np.isnan(values), None, values.astype(object)).tolist()
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    return found.tolist()
