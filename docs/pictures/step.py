@@ -8,7 +8,7 @@ BOXES = (
     ("draw", "noise"),
     ("seal", "on disk"),
     ("publish", "sink"),
-    ("acknowledge", "on disk"),
+    ("acknowledge", "written"),
 )
 CRASHES = (
     (0, 1, "nothing is\nspent yet"),

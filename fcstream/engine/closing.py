@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,32 @@ def _iso_time(time_ms: int) -> str:
     return str(np.datetime_as_string(np.datetime64(time_ms, "ms"), timezone="UTC"))
 
 
+class AskedWindows(NamedTuple):
+    """The next windows of a stream, and what is asked of the ledger for them.
+
+    Attributes
+    ----------
+    windows : sequence of Window
+    answers : Answers
+        At the loss to charge.
+    users : list of WindowUsers or None
+        Of each window, with the unit ``user``; private.
+    requests : list of Request
+    """
+
+    windows: Sequence[Window]
+    answers: Answers
+    users: list[WindowUsers | None]
+    requests: list[Request]
+
+
+class DrawnWindows(NamedTuple):
+    """The releases of windows, with what each did not use of its charge, and what they leave for later ones."""
+
+    closed: list[tuple[list[Release], PrivacyLoss]]
+    states: list[EpochState]
+
+
 class WindowCloser:
     """Charges windows durably, then draws, then seals, in the order on which the guarantee rests.
 
@@ -134,29 +161,55 @@ class WindowCloser:
         """Return the answers of the next window for the case that it is offered no savings."""
         return self._job.answers.after(self._tracks)
 
-    def close(self, windows: Sequence[Window], records: OpenRecords) -> None:
-        """Seal and return the releases of the next windows.
-
-        After an error the windows stay open: another try is not charged again and may draw once more.
-        """
+    def ask(self, windows: Sequence[Window], records: OpenRecords) -> AskedWindows:
+        """Return what the ledger must grant before the next windows are drawn."""
         answers = self._offer(windows[0].index)
         users = [records.users(window.index) for window in windows]
         requests = [
             request(self._job, window, answers.loss, None if who is None else who.keys)
             for window, who in zip(windows, users, strict=True)
         ]
-        results = self._ledger.charge(requests)
+        return AskedWindows(windows, answers, users, requests)
+
+    def close(self, asked: AskedWindows, records: OpenRecords) -> None:
+        """Charge, draw and seal the next windows, and keep their releases for the caller.
+
+        After an error the windows stay open: another try is not charged again and may draw once more.
+        """
+        results = self._ledger.charge(asked.requests)
+        with on_error(self._epochs.forget):
+            drawn = self.draw(asked, results, records)
+            self._outbox.seal(drawn.closed, drawn.states)
+        self.follow(asked, drawn)
+
+    def draw(self, asked: AskedWindows, results: Sequence[ChargeResult], records: OpenRecords) -> DrawnWindows:
+        """Make the releases of windows after the ledger's answer, which must be durable.
+
+        After an error, also of the seal, call `forget`; after the seal, call `follow`.
+
+        Raises
+        ------
+        BudgetExhausted
+        """
         if self._job.spending.stops and results[0].refusal:
             raise results[0].refusal
         states: list[EpochState] = []
+        closed = [
+            self._release(window, result, asked.answers, records, who, states)
+            for window, result, who in zip(asked.windows, results, asked.users, strict=True)
+            if result.charge or result.refusal or result.interrupted
+        ]
+        return DrawnWindows(closed, states)
+
+    def forget(self) -> None:
+        """Read memories of epochs anew at the next window."""
+        self._epochs.forget()
+
+    def follow(self, asked: AskedWindows, drawn: DrawnWindows) -> None:
+        """Take in what was sealed."""
+        closed, windows = drawn.closed, asked.windows
         with on_error(self._epochs.forget):
-            closed = [
-                self._release(window, result, answers, records, who, states)
-                for window, result, who in zip(windows, results, users, strict=True)
-                if result.charge or result.refusal or result.interrupted
-            ]
-            self._outbox.seal(closed, states)
-            self._epochs.follow(states)
+            self._epochs.follow(drawn.states)
         if len(closed) < len(windows):
             self._epochs.forget()
         if closed:

@@ -31,8 +31,10 @@ from ..stream.admission import admit, part_codes, reject
 from .engine import Engine, warn_of_loss
 from .first_window import FirstWindow
 from .intake import OnRejection, clock_ms
-from .keyed import KeyedEngine, raise_first
+from .keyed import KeyedEngine
+from .routing import distribute
 from .shared_users import UserAccount
+from .together import raise_first
 
 LOG = logging.getLogger("fcstream.engine")
 
@@ -110,11 +112,11 @@ class DiscoveringEngine(KeyedEngine):
         with ExitStack() as undo:
             self._account: UserAccount | None = None
             if job.keys_chosen is not None:
-                self._account = UserAccount(job, self._open_ledger("", job.terms, None))
+                self._account = UserAccount(job, self._open_ledgers([""], [job.terms], None)[0])
                 self._account.enter()
                 undo.callback(self._account.leave)
             beside = None if self._account is None else self._account.ledger
-            ledger = self._ledger = self._open_ledger(FINDER, self._found.job.terms, beside)
+            ledger = self._ledger = self._open_ledgers([FINDER], [self._found.job.terms], beside)[0]
             undo.callback(ledger.close)
             self._start = FirstWindow(job, ledger, ledger.last_sealed() is not None)
             if job.clock == "wall":
@@ -202,12 +204,12 @@ class DiscoveringEngine(KeyedEngine):
             self._reject_closed(rows.pick(periods < present), rejections)
             here = rows.pick(periods == present)
             codes = part_codes(here.batch, self._index, self.job.schema.key, rejections, "undiscovered_key")
-            self.rejections.add(rejections)
+            routed = self._route(here.batch, here.arrivals, codes, rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
                 self._search(rows.pick(periods >= present))
-                self._distribute(here.batch, here.arrivals, codes)
+                distribute(self.job, self._engines, routed)
                 for period in np.unique(periods[periods > present]).tolist():
                     self._held.setdefault(period, []).append(rows.pick(periods == period))
             except BaseException as error:  # some engines may have counted their records
@@ -364,9 +366,7 @@ class DiscoveringEngine(KeyedEngine):
             bound = self._bound(self._period)
             behind = [engine for engine in self._engines.values() if engine.next_index < bound]
             if behind:
-                first = min(engine.next_index for engine in behind)
-                closed = [each.close_next(now_ms, bound) for each in behind if each.next_index == first]
-                return any(closed)
+                return self._close_first(behind, now_ms, bound)
             if self._finder.next_index <= self._period and not self._finder.close_next(now_ms, self._period + 1):
                 return False
             self._enter()
@@ -398,16 +398,14 @@ class DiscoveringEngine(KeyedEngine):
                 self.rejections.add(rejections)
                 continue
             codes = part_codes(rows.batch, self._index, self.job.schema.key, rejections, "undiscovered_key")
-            self.rejections.add(rejections)
-            self._distribute(rows.batch, rows.arrivals, codes)
+            distribute(self.job, self._engines, self._route(rows.batch, rows.arrivals, codes, rejections))
 
     def _answer_keys(self, period: int, keys: Sequence[str]) -> None:
         """Open an engine for every key of a period, and let go of those of other keys."""
         first, opens = self._first_window(period), self._found.job.schedule.window(period).open_ms
         former = {key: self._engines[i] for key, i in self._index.items()}
         fresh = [key for key in keys if key not in former]
-        for key in fresh:
-            self._leaving[key] = self._leaving.get(key) or self._open_part(key, first)
+        self._leaving |= self._open_parts([key for key in fresh if key not in self._leaving], first)
         engines = [former.pop(key) if key in former else self._leaving.pop(key) for key in keys]
         for engine in engines:
             engine.skip_to(first)
@@ -454,42 +452,45 @@ class DiscoveringEngine(KeyedEngine):
     def _setting(self, period: int) -> str:
         return f"keys from {self._found.job.schedule.window(period).open_ms}"
 
-    def _open_part(self, key: str, first: int) -> Engine:
-        """Open the engine of a key, whose first window is that of the present period."""
-        ledger = self._open_ledger(key, self.job.part(key).terms, self._ledger)
-        if self._account is not None:
-            ledger = self._account.part(key, ledger)
+    def _open_parts(self, keys: Sequence[str], first: int) -> dict[str, Engine]:
+        """Open the engines of some keys, all or none; their first window is that of the present period."""
+        parts = {}
         with ExitStack() as undo:
-            undo.callback(ledger.close)
-            engine = Engine(
-                self.config,
-                key=key,
-                ledger=ledger,
-                noise=self._noise,
-                on_rejection=self._on_rejection,
-                first_window=first,
-            )
+            ledgers = self._open_ledgers(keys, [self.job.part(key).terms for key in keys], self._ledger)
+            for ledger in ledgers:
+                undo.callback(ledger.close)
+            for key, own in zip(keys, ledgers, strict=True):
+                ledger = own if self._account is None else self._account.part(key, own)
+                undo.callback(ledger.close)
+                parts[key] = Engine(
+                    self.config,
+                    key=key,
+                    ledger=ledger,
+                    noise=self._noise,
+                    on_rejection=self._on_rejection,
+                    first_window=first,
+                )
             undo.pop_all()
-        return engine
+        return parts
 
-    def _open_ledger(self, key: str, terms: Terms, beside: Ledger | None) -> Ledger:
+    def _open_ledgers(self, keys: Sequence[str], terms: Sequence[Terms], beside: Ledger | None) -> list[Ledger]:
         if self._given is not None:
-            if key not in self._given:
-                self._given[key] = open_ledger("memory:", terms)
-            return self._given[key]
+            for key, each in zip(keys, terms, strict=True):
+                if key not in self._given:
+                    self._given[key] = open_ledger("memory:", each)
+            return [self._given[key] for key in keys]
         if self.config.ledger is None:
             raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
-        return open_ledgers(self.config.ledger.url, [terms], beside)[0]
+        return open_ledgers(self.config.ledger.url, terms, beside)
 
     def _open_unpublished(self) -> None:
         """Open the keys of earlier periods whose releases may not have reached the sink."""
         schedule, present = self._found.job.schedule, self._finder.next_index
         waiting = [schedule.index_after(window.open_ms) - 1 for window, _ in self._ledger.unacknowledged()]
         for period in range(min(waiting, default=present), present):
-            for key in self._keys_kept(period) or ():
-                if key in self._index or key in self._leaving:
-                    continue
-                engine = self._open_part(key, self._first_window(period))
+            here = self._index.keys() | self._leaving.keys()
+            former = [key for key in self._keys_kept(period) or () if key not in here]
+            for key, engine in self._open_parts(former, self._first_window(period)).items():
                 if engine.has_unpublished:
                     self._leaving[key] = engine
                     self._unasked.add(key)

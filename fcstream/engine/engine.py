@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,21 +17,21 @@ from ..config import Config, Job
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch
 from ..formats.rows import read_moment
-from ..ledgers import Ledger, RecentLedger, open_ledger
+from ..ledgers import ChargeResult, Ledger, RecentLedger, SealedRelease, WindowKey, open_ledger
 from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import Answers, groups_of
 from ..releases.base import Counter, Release, from_lines
+from ..runtime.undo import on_error
 from ..stream.admission import admit
 from ..stream.user_groups import UserGroups
-from .closing import WindowCloser
-from .intake import OnRejection, Rejections, clock_ms, read_pushed
+from .closing import AskedWindows, DrawnWindows, WindowCloser
+from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .outbox import Outbox
 from .progress import Progress
 from .records import OpenRecords
 
 LOG = logging.getLogger("fcstream.engine")
-_DAY_MS = 86_400_000
 MAX_WINDOWS_AT_ONCE = 1000
 """Number of windows after which one call of `Engine.advance` or `push` leaves the others to the next call."""
 CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | None"]]
@@ -100,6 +100,8 @@ class Engine:
     Specification 8.3, 8.4; proofs 2.3, 2.4, 2.9.
     """
 
+    _begins_with_others = False
+
     def __init__(
         self,
         config: Config | Mapping[str, Any],
@@ -135,7 +137,7 @@ class Engine:
         self._records = OpenRecords(job, self._ledger, counter, users)
         self._lock = threading.RLock()
         self._closed = False
-        if job.clock == "wall":
+        if job.clock == "wall" and not self._begins_with_others:
             self.begin(clock_ms())
 
     @classmethod
@@ -274,9 +276,9 @@ class Engine:
         releases begin.
         """
         with self._lock:
-            self._check_open()
-            if self._progress.begin(read_moment(now_ms, "now_ms")):
-                self._records.forget_before(self._progress.next)
+            proposed = self.propose(now_ms)
+            if proposed is not None:
+                self.fix(self._ledger.keep_setting(*proposed))
 
     def tick(self) -> list[Release]:
         """Do what `push` does without records: acknowledge what was returned, and with clock ``wall`` close what is
@@ -317,6 +319,15 @@ class Engine:
             finally:
                 self._abort_if_broken()
 
+    def take_counted(self, groups: Sequence[tuple[int, NDArray[np.float64], dict[str, NDArray[np.object_]]]]) -> None:
+        """Add records that were found to be fine and in time, see `routing`; for `KeyedEngine`."""
+        with self._lock:
+            self._check_open()
+            try:
+                self._records.add_counted(groups)
+            finally:
+                self._abort_if_broken()
+
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> list[Release]:
@@ -328,9 +339,7 @@ class Engine:
         happens.
         """
         with self._lock:
-            now = read_moment(now_ms, "now_ms")
-            if self.job.clock == "wall" and now > clock_ms() + _DAY_MS:
-                raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
+            now = read_closing_moment(self.job, now_ms)
             self._acknowledge_returned()
             if self.job.clock != "eof":
                 self.begin(now)
@@ -358,6 +367,74 @@ class Engine:
         """
         with self._lock:
             return self._close_next(now_ms, until)
+
+    # The steps of `begin` and `close_next`, for engines whose ledger takes calls for several streams at once. The
+    # caller holds the lock of each engine from the first step to the last.
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by each method while it runs."""
+        return self._lock
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where it is kept what was charged and released."""
+        return self._ledger
+
+    def propose(self, now_ms: int) -> tuple[str, str] | None:
+        """Return the setting of the ledger, name and value, that fixes the first window; None if it is fixed."""
+        self._check_open()
+        return self._progress.propose(read_moment(now_ms, "now_ms"))
+
+    def fix(self, kept: str) -> None:
+        """Begin with the window that the ledger keeps as the first one."""
+        self._progress.fix(kept)
+        self._records.forget_before(self._progress.next)
+
+    def ask(self, now_ms: int | None, until: int | None = None, most: int | None = None) -> AskedWindows | None:
+        """Return the next windows that are due (see `close_next`), `most` at most, and what they ask of the ledger;
+        None if there are none.
+        """
+        self._check_open()
+        bounds = [self._closer.group]
+        bounds += [until - self._progress.next] if until is not None else []
+        bounds += [most] if most is not None else []
+        windows = self._progress.windows_due(now_ms, min(bounds))
+        if not windows:
+            return None
+        try:
+            self._records.add_late(windows[0].index)
+            return self._closer.ask(windows, self._records)
+        finally:
+            self._abort_if_broken()
+
+    def draw(self, asked: AskedWindows, results: Sequence[ChargeResult]) -> tuple[DrawnWindows, list[SealedRelease]]:
+        """Make the releases of windows after the ledger's answer, which must be durable; also returns what to seal."""
+        try:
+            with on_error(self._closer.forget):
+                drawn = self._closer.draw(asked, results, self._records)
+                return drawn, self._outbox.prepare(drawn.closed)
+        finally:
+            self._abort_if_broken()
+
+    def follow(self, asked: AskedWindows, drawn: DrawnWindows) -> None:
+        """Leave windows behind whose releases are sealed, and keep these for `collect`."""
+        self._outbox.keep()
+        self._closer.follow(asked, drawn)
+        self._go_on(asked)
+
+    def forget(self) -> None:
+        """Try drawn windows again that could not be sealed."""
+        self._closer.forget()
+
+    def published(self) -> list[WindowKey]:
+        """Return the windows whose releases this thread has published, for the caller to acknowledge."""
+        return self._outbox.published()
+
+    def leave_if_settled(self) -> None:
+        """Close the ledger of an engine that was closed, once nothing is left to acknowledge."""
+        if self._closed and self._outbox.is_settled:
+            self._ledger.close()
 
     def skip_to(self, index: int) -> None:
         """Leave out the windows before this one that have no release: they never have one."""
@@ -465,19 +542,20 @@ class Engine:
 
     def _close_next(self, now_ms: int | None, until: int | None = None) -> bool:
         """Close the next group of windows that are due; False if there are none."""
-        self._check_open()
-        most = self._closer.group if until is None else min(self._closer.group, until - self._progress.next)
-        windows = self._progress.windows_due(now_ms, most)
-        if not windows:
+        asked = self.ask(now_ms, until)
+        if asked is None:
             return False
         try:
-            self._records.add_late(windows[0].index)
-            self._closer.close(windows, self._records)
+            self._closer.close(asked, self._records)
         finally:
             self._abort_if_broken()
-        self._progress.next = windows[-1].index + 1
-        self._records.forget_before(self._progress.next)
+        self._go_on(asked)
         return True
+
+    def _go_on(self, asked: AskedWindows) -> None:
+        """Leave closed windows behind."""
+        self._progress.next = asked.windows[-1].index + 1
+        self._records.forget_before(self._progress.next)
 
     def _close_due(self, now_ms: int | None, max_windows: int | None = None) -> None:
         first = self._progress.next
@@ -498,8 +576,7 @@ class Engine:
     def _acknowledge_returned(self) -> None:
         """Acknowledge what was returned to this thread; a closed engine then closes its ledger once nothing is left."""
         self._outbox.acknowledge()
-        if self._closed and self._outbox.is_settled:
-            self._ledger.close()
+        self.leave_if_settled()
 
     def _warn_of_loss(self) -> None:
         """Warn if records of open windows are lost, without saying how many, or when they were measured."""

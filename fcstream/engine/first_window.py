@@ -56,12 +56,22 @@ class FirstWindow:
 
         It is the window that was open when this object was made, or at the public time `now_ms` if that is earlier.
         """
+        proposed = self.propose(now_ms)
+        if proposed is not None:
+            self.fix(self._ledger.keep_setting(*proposed))
+        return proposed is not None
+
+    def propose(self, now_ms: int) -> tuple[str, str] | None:
+        """Return the setting of the ledger, name and value, that fixes the first window; None if it is known."""
         if self.index is not None:
-            return False
+            return None
         schedule = self._job.schedule
         first = schedule.window(schedule.first_open(min(self._made_ms, now_ms) - self._job.backlog_ms))
-        self.index = self._index(self._ledger.keep_setting(self._name, str(first.open_ms)))
-        return True
+        return self._name, str(first.open_ms)
+
+    def fix(self, kept: str) -> None:
+        """Take over what the ledger keeps."""
+        self.index = self._index(kept)
 
     def skips(self, open_ms: int) -> bool:
         """Return whether a window lies before the first one."""

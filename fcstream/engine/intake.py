@@ -15,15 +15,30 @@ from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
 from ..formats.frames import columns_of, read_points, read_table
-from ..formats.rows import identified, read_push
+from ..formats.rows import identified, read_moment, read_push
 
 LOG = logging.getLogger("fcstream.engine")
+_DAY_MS = 86_400_000
 OnRejection = Callable[[Sequence[Rejection]], object]
 
 
 def clock_ms() -> int:
     """Return the time of this machine's clock."""
     return time.time_ns() // 1_000_000
+
+
+def read_closing_moment(job: Job, now_ms: Any) -> int:
+    """Read the time up to which windows are to be closed.
+
+    Raises
+    ------
+    ConfigError
+        It is no time, or lies a day ahead of this machine's clock with clock ``wall``.
+    """
+    now = read_moment(now_ms, "now_ms")
+    if job.clock == "wall" and now > clock_ms() + _DAY_MS:
+        raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
+    return now
 
 
 def read_pushed(

@@ -16,15 +16,22 @@ from ..accounting.losses import PrivacyLoss
 from ..config import Config, Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
-from ..formats.rows import read_moment
-from ..ledgers import Ledger, open_ledgers
+from ..ledgers import JointLedger, Ledger, joint_ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, CounterFactory, Engine, default_counters
-from .intake import OnRejection, Rejections, clock_ms, read_pushed
+from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .routing import RoutedRecords, distribute, route
 from .shared_users import UserAccount
+from .together import MAX_WINDOWS, KeysInOrder, acknowledge_together, close_together, locked, raise_first
+
+
+class _KeyPart(Engine):
+    """The engine of one key, which begins with those of all others."""
+
+    _begins_with_others = True
 
 
 class KeyedEngine:
@@ -65,6 +72,9 @@ class KeyedEngine:
     Specification 8.3; proof 2.10; ours.
     """
 
+    _joint: JointLedger | None = None  # of all keys, if one transaction can take them all
+    _mine: frozenset[str] = frozenset()
+
     def __init__(
         self,
         config: Config | Mapping[str, Any],
@@ -80,8 +90,9 @@ class KeyedEngine:
             raise ConfigError("must be declared: `DiscoveringEngine` answers streams that find theirs", "stream.keys")
         if not job.keys:
             raise ConfigError("is required: `Engine` answers streams without keys", "stream.key")
-        mine = job.keys if keys is None else tuple(key for key in job.keys if key in keys)
-        if not mine or (keys is not None and len(mine) != len(set(keys))):
+        wanted = frozenset(job.keys if keys is None else keys)
+        mine = tuple(key for key in job.keys if key in wanted)
+        if not mine or len(mine) != len(wanted):
             raise ConfigError("must be some of `stream.keys`", "keys")
         is_shared = job.keys_chosen is not None
         if is_shared and (mine != job.keys or ledgers is not None or stores is not default_counters):
@@ -101,17 +112,20 @@ class KeyedEngine:
             }
         else:
             account = None
-        self._closes_together = is_shared
+        self._closes_together, self._mine = is_shared, wanted
         self._index |= {key: i for i, key in enumerate(job.keys)}
         with ExitStack() as undo:
             for ledger in ledgers.values():
                 undo.callback(ledger.close)
             for key in mine:
-                self._engines[self._index[key]] = Engine(
+                self._engines[self._index[key]] = _KeyPart(
                     self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
                 )
             if account is not None:
                 account.attach(self.parts)
+            self._joint = None if is_shared else joint_ledger([engine.ledger for engine in self.parts])
+            if self.job.clock == "wall":
+                self.begin(clock_ms())
             undo.pop_all()
 
     def _prepare(self, config: Config | Mapping[str, Any], on_rejection: OnRejection | None) -> Job:
@@ -206,11 +220,11 @@ class KeyedEngine:
         with self._lock:
             batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, keys)
             self.take(batch, arrivals, identified=positions is not None)
-            for rejections in (self.rejections, *(part.rejections for part in self.parts)):
-                rejections.warn()
-            if self._closes_together:
-                return self._close_together(clock_ms() if self.job.clock == "wall" else 0)
-            return self._gather(Engine.tick)
+            self.rejections.warn()
+            for part in self.parts:
+                if part.rejections.counts:
+                    part.rejections.warn()
+            return self._close_due(clock_ms() if self.job.clock == "wall" else None)
 
     def take(
         self,
@@ -230,48 +244,58 @@ class KeyedEngine:
         with self._lock:
             if batch.keys is None:
                 raise ConfigError("must have keys", "batch")
-            here = self.keys if assigned_keys is None else set(assigned_keys).intersection(self.keys)
+            here: Collection[str] = self._mine if assigned_keys is None else self._mine.intersection(assigned_keys)
             rejections = list(batch.rejections)
             codes = part_codes(batch, {key: self._index[key] for key in here}, self.job.schema.key, rejections)
             if identified:
                 is_duplicate = ~self._seen.fresh(batch.positions) & (codes >= 0)
                 rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
                 codes[is_duplicate] = -1
-            self.rejections.add(rejections)
+            routed = self._route(batch, arrivals, codes, rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
-                self._distribute(batch, arrivals, codes)
+                distribute(self.job, self._engines, routed)
             except BaseException as error:  # the engines of some keys may have counted their records
                 raise_first([error, *self._try_each_part(Engine.abort)])
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""
-        with self._lock:
-            for engine in self.parts:
-                engine.begin(now_ms)
+        with self._lock, locked(self.parts):
+            if self._joint is None:
+                for engine in self.parts:
+                    engine.begin(now_ms)
+                return
+            proposed = [(engine, engine.propose(now_ms)) for engine in self.parts]
+            new = [(engine, *setting) for engine, setting in proposed if setting is not None]
+            if new:
+                kept = self._joint.keep_together([(engine.ledger, name, value) for engine, name, value in new])
+                for (engine, _, _), value in zip(new, kept, strict=True):
+                    engine.fix(value)
 
     def advance(self, now_ms: int) -> list[Release]:
         """See `Engine.advance`."""
         with self._lock:
-            if self._closes_together:
-                if self.job.clock != "eof":
-                    self.begin(now_ms)
-                return self._close_together(read_moment(now_ms, "now_ms"))
-            return self._gather(lambda engine: engine.advance(now_ms))
+            now = read_closing_moment(self.job, now_ms)
+            if self.job.clock == "eof":
+                return self._close_due(None)
+            self.begin(now)
+            return self._close_due(now)
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """See `Engine.closing`; key by key, or window by window where users have one filter for all keys."""
-        if self._closes_together:
-            if now_ms is not None:
-                self.begin(now_ms)
-            while self._close_window(now_ms):
-                group = self._gather(Engine.collect, acknowledging=False)
-                if group:
-                    yield group
-            return
-        for engine in self.parts:
-            yield from engine.closing(now_ms)
+        if now_ms is not None:
+            self.begin(now_ms)
+        steps = self._steps(now_ms)
+        while True:
+            with self._lock:
+                errors = next(steps, None)
+                group = self._collect()
+            if group:
+                yield group
+            if errors is None:
+                return
+            raise_first(errors)
 
     def unpublished(self) -> list[Release]:
         """See `Engine.unpublished`."""
@@ -281,6 +305,9 @@ class KeyedEngine:
     def acknowledge(self) -> None:
         """See `Engine.acknowledge`."""
         with self._lock:
+            if self._joint is not None:
+                acknowledge_together(self._joint, self._everyone)
+                return
             for engine in self._everyone:
                 engine.acknowledge()
 
@@ -296,12 +323,11 @@ class KeyedEngine:
     def close(self) -> list[Release]:
         """See `Engine.close`."""
         with self._lock:
-            if self._closes_together and self.job.clock == "eof":
-                self.acknowledge()
-                while self._close_window(None):
-                    pass
-                return self._gather(Engine.close, acknowledging=False)
-            return self._gather(Engine.close)
+            self.acknowledge()
+            if self.job.clock == "eof":
+                for errors in self._steps(None):
+                    raise_first(errors)
+            return self._gather(Engine.close, acknowledging=False)
 
     def abort(self) -> None:
         """See `Engine.abort`."""
@@ -318,20 +344,73 @@ class KeyedEngine:
         if errors:
             raise_first(errors if error is None else [error, *errors])
 
-    def _close_together(self, now_ms: int) -> list[Release]:
-        """Close what is due, window by window; nothing with clock ``eof``, whose windows only `close` closes."""
+    def _close_due(self, now_ms: int | None) -> list[Release]:
+        """Close the windows that are due at a time, if one is given; returns the releases of all keys."""
         self.acknowledge()
-        closed = 0
-        while self.job.clock != "eof" and closed < MAX_WINDOWS_AT_ONCE and self._close_window(now_ms):
-            closed += 1
-        return self._gather(Engine.collect, acknowledging=False)
+        for errors in () if now_ms is None else self._steps(now_ms, MAX_WINDOWS_AT_ONCE):
+            raise_first(errors)
+        return self._collect()
+
+    def _steps(self, now_ms: int | None, limit: int | None = None) -> Iterator[list[BaseException]]:
+        """Close what is due at a time (None: all), as many windows of each key as `limit`, in steps; yields after each
+        the errors of keys that could not be drawn.
+        """
+        if self._closes_together:
+            closed = 0
+            while (limit is None or closed < limit) and self._close_window(now_ms):
+                closed += 1
+                yield []
+        elif self._joint is not None:
+            due, is_over = KeysInOrder(self.parts, now_ms, limit), False
+            while not is_over:
+                with locked(self.parts):
+                    asked = due.ask()
+                    errors = close_together(self._joint, asked) if asked else []
+                is_over = not asked
+                yield errors
+        else:
+            for engine in self.parts:
+                first = engine.next_index
+                while (limit is None or engine.next_index - first < limit) and engine.close_next(now_ms):
+                    yield []
 
     def _close_window(self, now_ms: int | None) -> bool:
         """Close the next window of all keys, if it is due."""
         with self._lock:
-            first = min(engine.next_index for engine in self.parts)
-            closed = [engine.close_next(now_ms) for engine in self.parts if engine.next_index == first]
+            return self._close_first(self.parts, now_ms)
+
+    def _close_first(self, engines: Sequence[Engine], now_ms: int | None, until: int | None = None) -> bool:
+        """Close the next windows of those engines that have the fewest behind them; see `Engine.close_next`."""
+        first = min(engine.next_index for engine in engines)
+        those = [engine for engine in engines if engine.next_index == first]
+        joint = joint_ledger([engine.ledger for engine in those])
+        if joint is None:
+            closed = [engine.close_next(now_ms, until) for engine in those]
             return any(closed)
+        most = max(1, MAX_WINDOWS // len(those))
+        with locked(those):
+            asked = [(engine, mine) for engine in those if (mine := engine.ask(now_ms, until, most)) is not None]
+            if asked:
+                raise_first(close_together(joint, asked))
+        return bool(asked)
+
+    def _collect(self) -> list[Release]:
+        """Return what the engines of all keys closed and did not return yet."""
+        if all(engine.is_settled for engine in self._everyone):
+            return []
+        return self._gather(Engine.collect, acknowledging=False)
+
+    def _route(
+        self,
+        batch: Batch,
+        arrivals: NDArray[np.int64] | None,
+        codes: NDArray[np.int64],
+        rejections: list[Rejection],
+    ) -> RoutedRecords:
+        """Decide about records whose keys have these numbers, and report rejections."""
+        routed = route(self.job, self._engines, batch, arrivals, codes, rejections)
+        self.rejections.add(rejections)
+        return routed
 
     def _gather(self, action: Callable[[Engine], list[Release]], *, acknowledging: bool = True) -> list[Release]:
         """Collect what the engines of all keys return; if one fails, those before it return theirs again with the next
@@ -358,22 +437,3 @@ class KeyedEngine:
             except BaseException as error:
                 errors.append(error)
         return errors
-
-    def _distribute(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
-        """Give the engine of every key its records, in their order."""
-        order = np.argsort(codes, kind="stable")
-        ordered = codes[order]
-        cuts = np.flatnonzero(np.diff(ordered)) + 1
-        for rows in np.split(order, cuts):
-            engine = self._engines.get(int(codes[rows[0]])) if len(rows) else None
-            if engine is not None:
-                engine.take(batch.pick(rows), None if arrivals is None else arrivals[rows])
-
-
-def raise_first(errors: list[BaseException]) -> None:
-    """Raise the first of some errors, with the others as its notes; an interrupt comes before all others."""
-    if errors:
-        first, *others = sorted(errors, key=lambda error: isinstance(error, Exception))
-        for other in others:
-            first.add_note(f"Another key failed too: {type(other).__name__}: {other}")
-        raise first

@@ -41,18 +41,26 @@ class Outbox:
 
         After an interrupt or an error the next call, which may have no releases, keeps what was sealed all the same.
         """
-        if self._sealing:
-            self._keep_sealed()
-        self._sealing = {window_key(releases[0]): releases for releases, _ in windows}
-        sealed = [
-            SealedRelease(window, to_lines(releases), refund)
-            for window, (releases, refund) in zip(self._sealing, windows, strict=True)
-        ]
+        sealed = self.prepare(windows)
         if states:
             assert isinstance(self._ledger, StateLedger)
             self._ledger.seal_with_states(sealed, states)
         else:
             self._ledger.seal(sealed)
+        self.keep()
+
+    def prepare(self, windows: Sequence[tuple[list[Release], PrivacyLoss]]) -> list[SealedRelease]:
+        """Return what to seal; call `keep` once it is sealed."""
+        if self._sealing:
+            self._keep_sealed()
+        self._sealing = {window_key(releases[0]): releases for releases, _ in windows}
+        return [
+            SealedRelease(window, to_lines(releases), refund)
+            for window, (releases, refund) in zip(self._sealing, windows, strict=True)
+        ]
+
+    def keep(self) -> None:
+        """Keep for the caller what was prepared and is sealed."""
         self._waiting |= self._sealing
         self._sealing = {}
 
@@ -95,10 +103,17 @@ class Outbox:
         """Forget what was returned, without acknowledging it."""
         self._returned.clear()
 
+    def published(self) -> list[WindowKey]:
+        """Return the windows that this thread has published, for the caller to acknowledge, and forget them."""
+        return self._published(threading.get_ident())
+
     def _acknowledge(self, thread: int) -> None:
-        windows = [window for window in self._returned.pop(thread, ()) if window not in self._waiting]
+        windows = self._published(thread)
         if windows:
             self._ledger.acknowledge(windows)
+
+    def _published(self, thread: int) -> list[WindowKey]:
+        return [window for window in self._returned.pop(thread, ()) if window not in self._waiting]
 
     def _keep_sealed(self) -> None:
         """Keep what the interrupted call of `seal` has sealed, unless that call has kept it."""

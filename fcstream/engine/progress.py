@@ -51,12 +51,14 @@ class Progress:
         """Opening of the first window without a release."""
         return self._job.schedule.window(self.next).open_ms
 
-    def begin(self, now_ms: int) -> bool:
-        """See `FirstWindow.begin`."""
-        if not self._start.begin(now_ms):
-            return False
+    def propose(self, now_ms: int) -> tuple[str, str] | None:
+        """See `FirstWindow.propose`."""
+        return self._start.propose(now_ms)
+
+    def fix(self, kept: str) -> None:
+        """See `FirstWindow.fix`."""
+        self._start.fix(kept)
         self._first = self.next = self._start.index or 0
-        return True
 
     def skip_to(self, index: int) -> None:
         """Leave out the windows before this one that have no release: they never have one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -81,6 +82,13 @@ class OpenRecords:
             self._count(batch, admitted, rows, next_window)
         self.is_broken = False
 
+    def add_counted(self, groups: Sequence[tuple[int, NDArray[np.float64], dict[str, NDArray[np.object_]]]]) -> None:
+        """Add records that may enter a window and are late for none, as pane, points (n, d) and texts (n,)."""
+        self.is_broken = True
+        for group in groups:
+            self._count_in(*group)
+        self.is_broken = False
+
     def add_late(self, window: int) -> None:
         """Count the late records that are in time for a window."""
         self.is_broken = True
@@ -119,7 +127,7 @@ class OpenRecords:
             self._users.forget_before(window)
             self._next_user_check = {at: size for at, size in self._next_user_check.items() if at[1] >= window}
 
-    def _read(self, batch: Batch, admitted: Admitted) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]]]:
+    def read(self, batch: Batch, admitted: Admitted) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]]]:
         """Return what answers read of a batch: lattice points (n, d) with the codes of texts, and texts (n,)."""
         points = with_codes(admitted.points, self._job.text_codes, batch.texts)
         return points, {name: batch.texts[name] for name in self._job.texts}
@@ -127,7 +135,7 @@ class OpenRecords:
     def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         # These records are late for an open window, but in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
-        panes, (points, texts) = admitted.panes, self._read(batch, admitted)
+        panes, (points, texts) = admitted.panes, self.read(batch, admitted)
         if late.any():
             waiting = {name: column[late] for name, column in texts.items()}
             self._late.add(admitted.first[late], panes[late], points[late], waiting)
@@ -149,7 +157,7 @@ class OpenRecords:
     ) -> None:
         """Add records to every window that each of them may enter, since a user has one point in each window."""
         first, last = np.maximum(admitted.first, next_window), admitted.last
-        points, texts = self._read(batch, admitted)
+        points, texts = self.read(batch, admitted)
         for offset in range(self._job.schedule.overlap):
             windows = first + offset
             here = np.flatnonzero(rows & (windows <= last))

@@ -27,6 +27,7 @@ from .base import (
     Charge,
     ChargeResult,
     EpochState,
+    JointLedger,
     Ledger,
     LedgerReader,
     RecentLedger,
@@ -36,6 +37,7 @@ from .base import (
     Terms,
     WindowKey,
     is_shared,
+    joint_ledger,
 )
 
 _OWN = ("memory", "sqlite", "postgresql", "postgres")
@@ -43,6 +45,7 @@ __all__ = [
     "Charge",
     "ChargeResult",
     "EpochState",
+    "JointLedger",
     "Ledger",
     "LedgerReader",
     "RecentLedger",
@@ -55,6 +58,7 @@ __all__ = [
     "each_reader",
     "is_foreign",
     "is_shared",
+    "joint_ledger",
     "open_ledger",
     "open_ledgers",
     "open_reader",
@@ -130,6 +134,11 @@ def open_ledgers(url: str, streams: Sequence[Terms], beside: Ledger | None = Non
     """Open or create several streams of one ledger, with one connection for all, which may be that of an open ledger
     `beside` them; see `open_ledger`.
     """
+    scheme, location = check_scheme(url)
+    if scheme == "sqlite":
+        from .sqlite.ledger import SQLiteLedger
+
+        return list(SQLiteLedger.open_all(location, streams))
     ledgers: list[Ledger] = []
     with ExitStack() as opened:
         for terms in streams:

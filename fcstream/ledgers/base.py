@@ -379,6 +379,39 @@ class RecentLedger(Protocol):
         """Return the sealed windows with the latest openings, at most `count`, in order of opening, and their bytes."""
 
 
+@runtime_checkable
+class JointLedger(Protocol):
+    """A ledger that takes calls for several streams of one `place` in one transaction (specification 8.4).
+
+    Each call takes effect whole or not at all, and is as durable when it returns as the call for one stream.
+    """
+
+    @property
+    def place(self) -> object:
+        """What streams must have in common."""
+
+    def charge_together(self, calls: Sequence[tuple[Any, Sequence[Request]]], /) -> list[list[ChargeResult]]:
+        """Charge windows of several ledgers; see `Ledger.charge`."""
+
+    def seal_together(self, calls: Sequence[tuple[Any, Sequence[SealedRelease], Sequence[EpochState]]], /) -> None:
+        """Seal windows of several ledgers, and store what they leave; see `StateLedger.seal_with_states`."""
+
+    def acknowledge_together(self, calls: Sequence[tuple[Any, Sequence[WindowKey]]], /) -> None:
+        """Note that the sink has the releases of windows of several ledgers; see `Ledger.acknowledge`."""
+
+    def keep_together(self, calls: Sequence[tuple[Any, str, str]], /) -> list[str]:
+        """Store public facts, key and value, of several ledgers; see `Ledger.keep_setting`."""
+
+
+def joint_ledger(ledgers: Sequence[Ledger]) -> JointLedger | None:
+    """Return one of some ledgers if it can take calls for all of them together, else None."""
+    first = next(iter(ledgers), None)
+    if not isinstance(first, JointLedger):
+        return None
+    are_there = all(type(each) is type(first) and each.place is first.place for each in ledgers)
+    return first if are_there else None
+
+
 class LedgerReader(Protocol):
     """Reads a durable ledger without changing it. For devices with pure geo-privacy, losses are of type `DPLoss`."""
 

@@ -21,6 +21,8 @@ from .rollback_guard import RollbackGuard
 APPLICATION_ID = 0x66635374  # "fcSt"
 _LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges
 _LAST_CHARGE_S = 5.0
+_STATEMENTS = 16_384  # that stay prepared: a stream's tables have names of their own, so each has some 15
+_CACHE_KB = 65_536  # pages of the streams of some 2,000 keys
 _FILES: list[LedgerFile] = []
 _FILES_LOCK = threading.RLock()
 
@@ -58,6 +60,7 @@ class LedgerFile:
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
+        self._flushes = False
         self.db = connect(path, create=create)
         self._inode = _inode(path)
         try:
@@ -94,6 +97,11 @@ class LedgerFile:
             found._guests += 1
             return found
 
+    def share_again(self) -> None:
+        """Count one more ledger of this file, beside one that shares it."""
+        with _FILES_LOCK:
+            self._guests += 1
+
     def enter(self, stream: str, path: str) -> None:
         """Register the one ledger that a stream may have in this process.
 
@@ -122,6 +130,7 @@ class LedgerFile:
 
     def mark(self, log: str) -> None:
         """Note in the file whether the newest charges may be in the write-ahead log."""
+        self._flush(True)
         self.db.execute("UPDATE file SET value = ? WHERE key = 'log'", (log,))
 
     @property
@@ -129,18 +138,36 @@ class LedgerFile:
         return not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
     @contextmanager
-    def changing(self, kind: str, reread: Callable[[], object] | None = None) -> Iterator[None]:
+    def changing(self, kind: str, reread: Callable[[], object] | None = None, *, flush: bool = True) -> Iterator[None]:
         """Open a transaction that is committed at the end of the block, and rolled back if the block raises.
 
         After an error `reread` is called before the next use of the file, to forget what memory holds of the block.
+        Without `flush` a power loss may undo the transaction, as long as no later one was flushed; the end of the
+        process does not.
         """
         self.finish()
+        self._flush(flush)
         self._unfinished = reread or (lambda: None)
         with on_error(self._roll_back):
             self.db.execute(f"BEGIN {kind}")
             yield
             self.db.execute("COMMIT")
         self._unfinished = None
+
+    def _flush(self, flush: bool) -> None:
+        """Let transactions wait for the disk or not. An interrupt at any line leaves a later flush to be asked for."""
+        if flush and not self._flushes:
+            self.db.execute("PRAGMA synchronous = FULL")
+            self._flushes = True
+        elif not flush and self._flushes:
+            self._flushes = False
+            self.db.execute("PRAGMA synchronous = NORMAL")
+
+    def forget(self) -> None:
+        """Forget what streams were found to agree on."""
+        self.agreed.clear()
+        self.members.clear()
+        self.is_listed = False
 
     def finish(self) -> None:
         """Clear up after a transaction that did not end: Ctrl-C can hit any line, also the one before a rollback."""
@@ -159,9 +186,7 @@ class LedgerFile:
 
     def _prepare(self, path: str) -> None:
         db = self.db
-        self.agreed.clear()
-        self.members.clear()
-        self.is_listed = False
+        self.forget()
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
         db.execute("PRAGMA cell_size_check = ON")
@@ -174,8 +199,10 @@ class LedgerFile:
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise LedgerError(f"{path} must allow a write-ahead log, got journal mode {mode!r}: use a local disk")
-        db.execute("PRAGMA synchronous = FULL")
+        self._flushes = False
+        self._flush(True)
         db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+        db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
 
     def _close(self) -> bool:
         """Close the connection; returns whether that was possible."""
@@ -279,7 +306,9 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
     with translated_errors(path):
-        return sqlite3.connect(real, timeout=0.5, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            real, timeout=0.5, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        )
 
 
 _DAMAGE = (  # primary codes of SQLite's errors

@@ -10,11 +10,13 @@ import os
 import re
 import zlib
 from collections.abc import Callable
+from typing import ClassVar
 
 from ..errors import LedgerDamaged
 
 _LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
 _WIDTH = 95
+_MOST_OPEN = 64  # guards of one process that keep their file open: a process may open some 1,000 files
 _OR_END = "restore the newest one, or end this stream and start one under a new name and budget"
 
 
@@ -26,6 +28,8 @@ class RollbackGuard:
     path : str
         Path of that file; it is made with mode 0600 at the first note.
     """
+
+    _held: ClassVar[int] = 0
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -86,9 +90,12 @@ class RollbackGuard:
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                RollbackGuard._held += 1
             text = b"%020d %s" % (seq, chain.hex().encode())
             os.pwrite(self._file, b"%s %08x\n" % (text, zlib.crc32(text)), self._turn * _WIDTH)
             self._turn = 1 - self._turn
+            if RollbackGuard._held > _MOST_OPEN:
+                self.close()
         except OSError:
             pass
 
@@ -111,3 +118,4 @@ class RollbackGuard:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+            RollbackGuard._held -= 1

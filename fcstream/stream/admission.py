@@ -6,6 +6,7 @@ An engine and the tasks of a run on Spark both use this code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Protocol
 
 import numpy as np
@@ -103,7 +104,7 @@ def part_codes(
 ) -> NDArray[np.int64]:
     """Return the number of each row's key (n,); a row with an unknown key gets -1 and a rejection."""
     assert batch.keys is not None
-    codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, len(batch.keys))
+    codes = np.fromiter(map(index.get, batch.keys.tolist(), repeat(-1)), np.int64, len(batch.keys))
     rejections += [Rejection(reason, at, field) for at in batch.positions[codes < 0].tolist()]
     return codes
 

@@ -618,8 +618,8 @@ FAULTS = [
     Fault(
         "noise before its charge",
         "engine/closing.py",
-        "        results = self._ledger.charge(requests)\n",
-        "        self._noise.uniforms(1)\n        results = self._ledger.charge(requests)\n",
+        "        results = self._ledger.charge(asked.requests)\n",
+        "        self._noise.uniforms(1)\n        results = self._ledger.charge(asked.requests)\n",
         (f"{STREAM}_fault_charge_after_noise",),
     ),
     Fault(
@@ -724,8 +724,8 @@ FAULTS = [
     Fault(
         "a key that is answered after its period",
         "engine/discovering.py",
-        "each.close_next(now_ms, bound) for",
-        "each.close_next(now_ms) for",
+        "self._close_first(behind, now_ms, bound)",
+        "self._close_first(behind, now_ms)",
         (f"{DISCOVERING}::test_a_file_is_answered_as_the_twin_says",),
     ),
     Fault(
@@ -776,8 +776,8 @@ FAULTS = [
     Fault(
         "fresh noise after a crash, as nothing was kept",
         "ledgers/sqlite/ledger.py",
-        "            for answer in answers:\n                self._seal(tables, answer)\n",
-        "            for answer in answers[:0]:\n                self._seal(tables, answer)\n",
+        "        for answer in answers:\n            self._seal(tables, answer)\n",
+        "        for answer in answers[:0]:\n            self._seal(tables, answer)\n",
         (f"{STREAM}_fault_fresh_noise_after_a_crash",),
     ),
     Fault(

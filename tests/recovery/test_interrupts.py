@@ -11,7 +11,7 @@ from support.helpers import rows, sample
 
 from fcstream import Engine, KeyedEngine
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.engine import closing, engine, keyed, outbox, progress, records
+from fcstream.engine import closing, engine, keyed, outbox, progress, records, together
 from fcstream.errors import EngineClosed
 from fcstream.ledgers import files, open_reader
 from fcstream.ledgers.base import Request, Terms
@@ -23,7 +23,7 @@ TERMS = Terms("s", "event", PrivacyLoss.cap(2, 1e-6), "specification")
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
 LEDGER = {str(Path(module.__file__)) for module in (contextlib, files, sqlite, undo)}
 ENGINE = {str(Path(module.__file__)) for module in (closing, engine, outbox, progress, records)}
-KEYED = {str(Path(module.__file__)) for module in (keyed, engine, outbox)}
+KEYED = {str(Path(module.__file__)) for module in (keyed, together, engine, outbox)}
 
 
 @contextlib.contextmanager

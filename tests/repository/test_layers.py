@@ -143,6 +143,8 @@ INSIDE = {
         "discovering",
         "keyed",
         "shared_users",
+        "routing",
+        "together",
         "engine",
         "closing",
         "epochs",
@@ -202,7 +204,7 @@ INSIDE = {
         "user_budgets",
     ],
     "ledgers.postgres": ["leader", "ledger", "groups", "states", "tables", "__init__", "connection"],
-    "ledgers.sqlite": ["snapshot", "ledger", "__init__", "tables"],
+    "ledgers.sqlite": ["snapshot", "ledger", "opening", "__init__", "tables"],
     "local": [
         "commands",
         "__init__",

@@ -15,15 +15,15 @@ after a crash without its PATH-wal, charges are missing, and opening is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...runtime.undo import on_error
 from .. import hash_chain, user_budgets
 from ..base import (
@@ -39,39 +39,23 @@ from ..base import (
     grant,
     root_of,
 )
-from ..files import APPLICATION_ID, LedgerFile, translated_errors
+from ..files import LedgerFile, translated_errors
 from ..groups import (
     NOWHERE,
     SHARED_BLOCKS,
     Elsewhere,
-    Standing,
     blocks_to_charge,
-    check_group,
     check_sums,
     check_users,
-    has_caps,
     public_spent,
     sum_of,
-    tightened_in_group,
 )
 from ..rollback_guard import RollbackGuard
-from ..terms_check import (
-    check_caps,
-    check_keys_named,
-    check_terms,
-    folded_name,
-    log_tightened,
-    some,
-    tell_of_a_new_stream,
-    tightened,
-)
-from .tables import StreamTables, WindowRow, check_listed, ending, rows_of, stream_numbers
+from .opening import FoundStream, Opening
+from .tables import StreamTables, WindowRow, rows_of, stream_numbers
 
-SCHEMA_VERSION = 1
-_STREAMS = (
-    "CREATE TABLE streams (number INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, retired INTEGER NOT NULL)",
-    "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-)
+_MANY = 125  # streams, of which each changes some eight pages from charge to acknowledgment
+_LOG_PAGES = 8
 
 
 class SQLiteLedger:
@@ -95,14 +79,36 @@ class SQLiteLedger:
     _closed = True  # while there is nothing to let go of: `__del__` is called in any case
 
     def __init__(self, path: str, terms: Terms | None = None, stream: str | None = None) -> None:
+        self._attach(path, create=terms is not None)
+        with on_error(self.close):
+            _prepare([self], None if terms is None else [terms], stream)
+
+    @classmethod
+    def open_all(cls, path: str, streams: Sequence[Terms]) -> list[SQLiteLedger]:
+        """Open several streams of one file, and add those that are absent, in one transaction: all or none."""
+        with ExitStack() as undo:
+            ledgers: list[SQLiteLedger] = []
+            for _ in streams:
+                ledger = cls.__new__(cls)
+                ledger._attach(path, create=True, beside=ledgers[0] if ledgers else None)
+                undo.callback(ledger.close)
+                ledgers.append(ledger)
+            if ledgers:
+                _prepare(ledgers, streams, None)
+            undo.pop_all()
+        return ledgers
+
+    def _attach(self, path: str, *, create: bool, beside: SQLiteLedger | None = None) -> None:
         self.path = path
         self._pid = os.getpid()
         self._stream = ""  # once it is ours
         self._rollback_guard: RollbackGuard | None = None
-        self._file = LedgerFile.share(path, create=terms is not None)
+        if beside is None:
+            self._file = LedgerFile.share(path, create=create)
+        else:
+            self._file = beside._file
+            self._file.share_again()
         self._closed = False
-        with on_error(self.close), self._file.lock, translated_errors(path):
-            self._prepare(terms, stream)
 
     @property
     def streams(self) -> list[str]:
@@ -110,21 +116,44 @@ class SQLiteLedger:
         with self._locked():
             return [name for _, name, _ in stream_numbers(self._file)]
 
+    @property
+    def place(self) -> object:
+        """See `JointLedger`."""
+        return self._file
+
     # -- the contract ------------------------------------------------------------------------------------------------
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         with self._transaction() as tables:
             return [self._charge(tables, request) for request in requests]
 
+    @staticmethod
+    def charge_together(calls: Sequence[tuple[SQLiteLedger, Sequence[Request]]]) -> list[list[ChargeResult]]:
+        """Charge windows of several streams of one file in one transaction, durable when it returns."""
+        with _transaction_of([ledger for ledger, _ in calls]):
+            return [[ledger._charge(ledger._tables, request) for request in requests] for ledger, requests in calls]
+
     def seal(self, answers: Sequence[SealedRelease]) -> None:
         self.seal_with_states(answers, ())
 
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
         with self._transaction() as tables:
-            for answer in answers:
-                self._seal(tables, answer)
-            for state in states:
-                tables.put_state(state)
+            self._seal_all(tables, answers, states)
+
+    @staticmethod
+    def seal_together(
+        calls: Sequence[tuple[SQLiteLedger, Sequence[SealedRelease], Sequence[EpochState]]],
+    ) -> None:
+        """Seal windows of several streams of one file, with what they leave, in one transaction."""
+        with _transaction_of([ledger for ledger, _, _ in calls]):
+            for ledger, answers, states in calls:
+                ledger._seal_all(ledger._tables, answers, states)
+
+    def _seal_all(self, tables: StreamTables, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
+        for answer in answers:
+            self._seal(tables, answer)
+        for state in states:
+            tables.put_state(state)
 
     def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
         with self._locked() as tables:
@@ -135,12 +164,25 @@ class SQLiteLedger:
             tables.forget_states(answer, before_ms)
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
-        with self._transaction() as tables:
-            for key in windows:
-                found = tables.window(key)
-                if found is not None and found.state == "sealed":
-                    tables.put_window(found, found._replace(state="acknowledged"))
-                    tables.append("acknowledge", key, PrivacyLoss(), "", b"")
+        self.acknowledge_together([(self, windows)])
+
+    @staticmethod
+    def acknowledge_together(calls: Sequence[tuple[SQLiteLedger, Sequence[WindowKey]]]) -> None:
+        """Note that the sink has the releases of some windows of several streams of one file, in one transaction.
+
+        The next charge or seal flushes it. A power loss before that makes releases be published twice, if the sink
+        does not know them again.
+        """
+        with _transaction_of([ledger for ledger, _ in calls], flush=False):
+            for ledger, windows in calls:
+                ledger._acknowledge(ledger._tables, windows)
+
+    def _acknowledge(self, tables: StreamTables, windows: Sequence[WindowKey]) -> None:
+        for key in windows:
+            found = tables.window(key)
+            if found is not None and found.state == "sealed":
+                tables.put_window(found, found._replace(state="acknowledged"))
+                tables.append("acknowledge", key, PrivacyLoss(), "", b"")
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
@@ -172,13 +214,26 @@ class SQLiteLedger:
             return tables.settings().get(key)
 
     def keep_setting(self, key: str, value: str) -> str:
-        with self._transaction() as tables:
-            kept = tables.settings().get(key)
-            if kept is None:
-                others = (self._tables_of(number).settings().get(key) for number, _ in self._sibling_tables())
-                kept = next((other for other in others if other is not None), value)
-                tables.put_setting(key, kept)
-            return kept
+        return self.keep_together([(self, key, value)])[0]
+
+    @staticmethod
+    def keep_together(calls: Sequence[tuple[SQLiteLedger, str, str]]) -> list[str]:
+        """Store public facts of several streams of one file, each unless the key is taken, in one transaction."""
+        with _transaction_of(list(dict.fromkeys(ledger for ledger, _, _ in calls))):
+            elsewhere: dict[str, dict[str, str]] = {}
+            return [ledger._keep(key, value, elsewhere) for ledger, key, value in calls]
+
+    def _keep(self, key: str, value: str, elsewhere: dict[str, dict[str, str]]) -> str:
+        """Store a public fact; `elsewhere` holds those of sibling streams."""
+        kept = self._tables.settings().get(key)
+        if kept is None:
+            if self.terms.root not in elsewhere:
+                numbers = [number for number, _ in self._sibling_tables()]
+                found = [StreamTables(self._file, self.path, number).settings() for number in numbers]
+                elsewhere[self.terms.root] = {name: fact for facts in reversed(found) for name, fact in facts.items()}
+            kept = elsewhere[self.terms.root].setdefault(key, value)
+            self._tables.put_setting(key, kept)
+        return kept
 
     def close(self) -> None:
         if self._closed or self._pid != os.getpid():
@@ -244,137 +299,22 @@ class SQLiteLedger:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def _prepare(self, terms: Terms | None, stream: str | None) -> None:
-        file = self._file
-        if file.is_empty and terms is None:
-            self._guard_of(1).check_absence()
-            raise LedgerMismatch(f"{self.path} is not a ledger: it is empty")
-        with file.changing("EXCLUSIVE", file.members.clear):
-            if file.is_empty:
-                for statement in _STREAMS:
-                    file.db.execute(statement)
-                file.db.execute("INSERT INTO file VALUES ('schema', ?), ('log', 'closed')", (str(SCHEMA_VERSION),))
-                file.db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            self._check_version()
-            number, name, is_retired = self._choose(terms, stream)
-            self._tables = tables = self._tables_of(number)
-        self.terms = tables.terms if not is_retired else replace(tables.terms, stream=name)
-        self.salt, self.is_retired = tables.salt, bool(is_retired)
-        file.enter(name, self.path)
+    def _take(self, found: FoundStream) -> None:
+        """Make a stream this ledger's, and check it."""
+        tables, name = found.tables, found.name
+        self._tables, self.is_retired = tables, found.is_retired
+        self.terms = tables.terms if not found.is_retired else replace(tables.terms, stream=name)
+        self.salt = tables.salt
+        self._file.enter(name, self.path)
         self._stream = name
-        tables.check()
+        if not found.is_new:
+            tables.check()
         self._rollback_guard = tables.rollback_guard()
-        file.mark("open")
-        file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _check_version(self) -> None:
-        found = dict(self._file.db.execute("SELECT key, value FROM file").fetchall())
-        version = str(self._file.db.execute("PRAGMA user_version").fetchone()[0])
-        if found.keys() != {"schema", "log"} or found["log"] not in ("open", "closed") or found["schema"] != version:
-            raise LedgerDamaged(f"{self.path} is damaged: what its schema is, and its log, cannot be read")
-        if version != str(SCHEMA_VERSION):
-            raise LedgerMismatch(
-                f"{self.path} has schema version {version}, this version reads {SCHEMA_VERSION}: use the version that "
-                "made it"
-            )
-
-    def _choose(self, terms: Terms | None, stream: str | None) -> tuple[int, str, int]:
-        """Find this ledger's stream, or add it if that is allowed: its number, name, and whether it was retired."""
-        check_listed(self._file, self.path)
-        listed = {name: (number, name, retired) for number, name, retired in stream_numbers(self._file)}
-        if terms is not None:
-            return self._join(terms, listed)
-        if not listed:
-            raise LedgerDamaged(f"{self.path} is damaged: it lists no stream")
-        if stream is None and len(listed) > 1:
-            raise LedgerMismatch(f"{self.path} holds {len(listed)} streams: name one of {some(listed)}")
-        name = stream or next(iter(listed))
-        if name not in listed:
-            raise LedgerMismatch(f"{self.path} has no stream {name!r}, only {some(listed)}")
-        return listed[name]
-
-    def _join(self, terms: Terms, listed: dict[str, tuple[int, str, int]]) -> tuple[int, str, int]:
-        """Check that this stream and all its siblings agree with the terms; the stream is added if it is absent."""
-        if terms.stream in listed and listed[terms.stream][2]:
-            raise LedgerMismatch(f"{self.path}: stream {terms.stream!r} was retired: choose another `stream.name`")
-        sibling_streams = {
-            n: name
-            for n, name, retired in listed.values()
-            if not retired and folded_name(name) == folded_name(terms.root)
-        }
-        about = replace(terms, stream=terms.root)
-        unchecked = (
-            []
-            if self._file.agreed.get(folded_name(terms.root)) == about
-            else list(map(self._tables_of, sibling_streams))
-        )
-        for tables in unchecked:
-            check_terms(self.path, tables.terms, terms)
-        check_keys_named(self.path, sibling_streams.values(), terms)
-        self._tighten(unchecked, terms)
-        self._file.agreed[folded_name(terms.root)] = about
-        salt = self._join_group(terms)
-        if terms.stream in listed:
-            return listed[terms.stream]
-        number = len(listed) + 1
-        self._guard_of(number).check_absence()
-        self._file.db.execute("INSERT INTO streams VALUES (?, ?, 0)", (number, terms.stream))
-        StreamTables(self._file, self.path, number).create(terms, salt)
-        if terms.group is not None:
-            self._file.members[terms.group][number] = self._tables_of(number)  # spends from now on
-        if not sibling_streams:
-            others = [Standing(self._tables_of(n).terms, is_retired=bool(gone)) for n, _, gone in listed.values()]
-            tell_of_a_new_stream(self.path, terms, others)
-        return number, terms.stream, 0
-
-    def _join_group(self, terms: Terms) -> bytes | None:
-        """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""
-        if terms.group is None:
-            return None
-        known = self._file.members.setdefault(terms.group, {})
-        held = {name: (n, retired) for n, name, retired in stream_numbers(self._file)}
-        for number, _ in held.values():
-            if number not in known:
-                tables = self._tables_of(number)
-                if tables.terms.group is not None:
-                    check_group(self.path, tables.terms, terms)
-                if tables.terms.group == terms.group:
-                    tables.check()
-                    known[number] = tables
-        live = [known[n] for n, retired in held.values() if n in known and not retired]
-        for tables in live:
-            tables.open()
-            check_group(self.path, tables.terms, terms)
-        looser = [tables for tables in live if not has_caps(tables.terms, terms)]
-        if looser:
-            total = sum_of(tables.block(TOTAL_BLOCK) for tables in known.values())
-            check_caps(self.path, terms, sum_of(tables.most_spent() for tables in known.values()), total)
-        for tables in looser:
-            if self._file.holds(tables.terms.stream):
-                raise LedgerInUse(f"{self.path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
-            log_tightened(self.path, tables.terms, terms)
-            tables.adopt(tightened_in_group(tables.terms, terms))
-        return next((tables.salt for tables in known.values()), None)
-
-    def _tighten(self, parts: Iterable[StreamTables], terms: Terms) -> None:
-        """Give this stream and its siblings stricter caps, together."""
-        looser = [tables for tables in parts if tables.terms != tightened(tables.terms, terms)]
-        for tables in looser:
-            if self._file.holds(tables.terms.stream):
-                raise LedgerInUse(f"{self.path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
-        if looser:
-            log_tightened(self.path, looser[0].terms, terms)
-        for tables in looser:
-            tables.tighten(terms)
 
     def _tables_of(self, number: int) -> StreamTables:
         tables = StreamTables(self._file, self.path, number)
         tables.open()
         return tables
-
-    def _guard_of(self, number: int) -> RollbackGuard:
-        return RollbackGuard(f"{self._file.path}-witness{ending(number)}")
 
     def _sibling_tables(self) -> list[tuple[int, str]]:
         """List the sibling streams in the file, this stream included."""
@@ -407,7 +347,9 @@ class SQLiteLedger:
 
     def _own_blocks(self, tables: StreamTables, request: Request) -> dict[str, PrivacyLoss]:
         """Read what this stream has spent of the blocks that a request may be charged to."""
-        held = {block: tables.block_if_any(block) for block in (*request.blocks, USER_BLOCK, TOTAL_BLOCK)}
+        users = () if request.users is None else (USER_BLOCK,)
+        total = () if self.terms.total is None else (TOTAL_BLOCK,)
+        held = {block: tables.block_if_any(block) for block in (*request.blocks, *users, *total)}
         return {block: spent for block, spent in held.items() if spent is not None}
 
     def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
@@ -516,16 +458,63 @@ class SQLiteLedger:
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
         with self._file.lock, translated_errors(self.path):
-            if self._closed:  # other ledgers may still have the file open, and even this stream
-                raise LedgerError(f"{self.path} is closed: open it again to go on")
+            self._check_open()
             self._file.finish()
             yield self._tables
 
+    def _check_open(self) -> None:
+        if self._closed:  # other ledgers may still have the file open, and even this stream
+            raise LedgerError(f"{self.path} is closed: open it again to go on")
+
+    def _check_change(self) -> None:
+        """Refuse changes of a ledger that was opened to look at it."""
+
     @contextmanager
     def _transaction(self) -> Iterator[StreamTables]:
-        with self._locked() as tables:
-            with self._file.changing("IMMEDIATE", tables.read_head):
-                yield tables
+        with _transaction_of([self]):
+            yield self._tables
+
+
+def _prepare(ledgers: Sequence[SQLiteLedger], wanted: Sequence[Terms] | None, stream: str | None) -> None:
+    """Find or add the streams of ledgers of one file; with `wanted` None the one that is called `stream`."""
+    path, file = ledgers[0].path, ledgers[0]._file
+    with file.lock, translated_errors(path):
+        if file.is_empty and wanted is None:
+            RollbackGuard(f"{file.path}-witness").check_absence()
+            raise LedgerMismatch(f"{path} is not a ledger: it is empty")
+        with file.changing("EXCLUSIVE", file.forget):
+            opening = Opening(file, path)
+            found = [opening.find(stream)] if wanted is None else [opening.join(terms) for terms in wanted]
+        for ledger, place in zip(ledgers, found, strict=True):
+            ledger._take(place)
+        file.mark("open")
+        file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if len(ledgers) > _MANY:  # whose changes to one window are more pages than a log holds by default
+            file.db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES * len(ledgers)}")
+
+
+@contextmanager
+def _transaction_of(ledgers: Sequence[SQLiteLedger], *, flush: bool = True) -> Iterator[None]:
+    """Make one transaction of all changes to some streams of one file; after an error none of them is made.
+
+    What is not flushed is not noted by the rollback guards, which would be ahead of the file after a power loss.
+    """
+    first, *others = ledgers
+    first._check_change()
+    with first._locked():
+        for ledger in others:
+            ledger._check_change()
+            ledger._check_open()
+        changed = [ledger._tables for ledger in ledgers]  # the file must not keep ledgers alive
+
+        def reread() -> None:
+            for tables in changed:
+                tables.reread()
+
+        with first._file.changing("IMMEDIATE", reread, flush=flush):
+            yield
+            for tables in changed:
                 tables.save()
-            assert self._rollback_guard is not None
-            self._rollback_guard.note(tables.head.seq, tables.head.chain)
+        for ledger in ledgers if flush else ():
+            assert ledger._rollback_guard is not None
+            ledger._rollback_guard.note(ledger._tables.head.seq, ledger._tables.head.chain)

@@ -31,7 +31,6 @@ from ...errors import FcstreamError, LedgerError, LedgerInUse
 from ...runtime.undo import on_error
 from ..files import opened_here
 from .ledger import SQLiteLedger
-from .tables import StreamTables
 
 _TRIES = 20
 _LONGEST_WAIT = 0.2  # seconds between two tries
@@ -109,10 +108,8 @@ class Snapshot(SQLiteLedger):
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[StreamTables]:
+    def _check_change(self) -> None:
         raise LedgerError(f"{self.path} was opened to look at it: this copy takes no charges")
-        yield self._tables
 
 
 class _FileState(NamedTuple):

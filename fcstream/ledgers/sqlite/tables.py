@@ -7,7 +7,7 @@ every call.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...accounting.losses import PrivacyLoss
@@ -41,6 +41,7 @@ CREATE TABLE states{n} (
     answer TEXT NOT NULL, epoch_ms INTEGER NOT NULL, open_ms INTEGER NOT NULL, body BLOB NOT NULL,
     mark INTEGER NOT NULL, PRIMARY KEY (answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
+_FEW_WINDOWS = 1024  # that memory holds of one stream
 _FEW = 64  # buckets that are read one by one
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows{n}"
 _BLOCK = "SELECT block, rho, delta, mark FROM blocks{n}"
@@ -111,6 +112,8 @@ class StreamTables:
         self.path, self.number = path, number
         self._file = file
         self._n = ending(number)
+        self._texts: dict[str, str] = {}  # statements, with the names of this stream's tables
+        self._open_windows: dict[tuple[int, int], tuple[WindowRow, int]] = {}  # what was written, with its mark
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
@@ -132,21 +135,36 @@ class StreamTables:
         ------
         LedgerDamaged
         """
-        self.salt = bytes.fromhex(self.meta("salt"))
-        self.read_head()
-        row, _ = self._linked(self.head.terms_seq)
+        meta = dict(self.do("SELECT key, value FROM meta{n}"))
+        self.salt = bytes.fromhex(meta["salt"] if "salt" in meta else self.meta("salt"))
+        self._read_head(meta["head"] if "head" in meta else self.meta("head"))
+        first, start = self.head.terms_seq, self.head.seq - 1
+        query = f"{_ROW} WHERE seq IN (?, ?) OR seq >= ? ORDER BY seq"
+        rows = {row[0]: (Row(*row[:-1]), row[-1]) for row in self.do(query, (first - 1, first, start))}
+        row, _ = self._follow(rows, first)
         self.terms = hash_chain.terms_of(self.path, row.body if row.kind == "terms" else b"")
-        last, link = self._linked(self.do("SELECT max(seq) FROM journal{n}").fetchone()[0])
-        if (last.seq, link) != self.head[:2] or str(self.head) != self.meta("head"):
+        newest = max(rows)
+        newest = newest if newest > start else self.do("SELECT max(seq) FROM journal{n}").fetchone()[0]
+        last, link = self._follow(rows, newest)
+        if (last.seq, link) != self.head[:2] or str(self.head) != meta["head"]:
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
         self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
 
     def read_head(self) -> None:
         """Read the head from the file."""
-        seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
+        self._read_head(self.meta("head"))
+
+    def _read_head(self, text: str) -> None:
+        seq, chain, digest, digest_of_users, terms_seq = text.split(":")
         self.head = LedgerHead(
             int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
         )
+
+    def reread(self) -> None:
+        """Forget what memory holds of a transaction that was rolled back."""
+        self._open_windows.clear()
+        self.read_head()
+        self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users{n}")}
 
     def rollback_guard(self) -> RollbackGuard:
         """Return the rollback guard, which remembers how far this stream's journal came."""
@@ -178,8 +196,10 @@ class StreamTables:
         indexed = self.do("SELECT sealed_seq FROM windows{n} WHERE state = 'sealed' ORDER BY sealed_seq").fetchall()
         if [seq for (seq,) in indexed] != sorted(waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
-        self._linked(0)
-        for _ in self.journal(max(0, self.head.seq - hash_chain.TAIL)):
+        start = max(0, self.head.seq - hash_chain.TAIL)
+        if start:
+            self._linked(0)
+        for _ in self.journal(start):
             pass
 
     def tighten(self, wanted: Terms) -> None:
@@ -248,6 +268,15 @@ class StreamTables:
             raise LedgerDamaged(f"{self.path}: journal row {seq} is missing")
         return bytes(row[0])
 
+    def _follow(self, rows: Mapping[int, tuple[Row, bytes]], seq: int) -> tuple[Row, bytes]:
+        """Return a journal row and its link from rows that were read, if they show that it follows; see `_linked`."""
+        if seq in rows and (seq == 0 or seq - 1 in rows):
+            row, link = rows[seq]
+            before = rows[seq - 1][1] if seq else hash_chain.origin(self.salt)
+            if hash_chain.link(before, row) == link:
+                return row, link
+        return self._linked(seq)
+
     def _linked(self, seq: int) -> tuple[Row, bytes]:
         """Return a journal row and its link, after checking that it follows from the row before it."""
         found = self.do(f"{_ROW} WHERE seq = ?", (seq,)).fetchone()
@@ -258,6 +287,10 @@ class StreamTables:
     # -- summary tables ----------------------------------------------------------------------------------------------
 
     def window(self, key: WindowKey) -> WindowRow | None:
+        """Return a window's row; of windows that are not acknowledged yet, as this process has written it."""
+        kept = self._open_windows.get((key.open_ms, key.close_ms))
+        if kept is not None:
+            return kept[0]
         found = self.windows("WHERE open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms))
         return next(iter(found), None)
 
@@ -277,14 +310,17 @@ class StreamTables:
         return None if row is None else str(row[0]).split(",")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
-        marked = mark("w", *new)
+        marked, key = mark("w", *new), new[:2]
+        _, before = self._open_windows.pop(key, (None, None))
+        if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
+            self._open_windows[key] = new, marked
         if old is None:
             self._turn(0, marked)
             self.do("INSERT INTO windows{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*new, marked))
             return
-        self._turn(mark("w", *old), marked)
+        self._turn(mark("w", *old) if before is None else before, marked)
         query = "UPDATE windows{n} SET state = ?, draws = ?, rho = ?, delta = ?, blocks = ?, sealed_seq = ?, mark = ?"
-        self.do(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *new[:2]))
+        self.do(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *key))
 
     def block(self, block: str) -> PrivacyLoss:
         """Return the loss that a block has spent; zero for a block that was never charged."""
@@ -420,7 +456,10 @@ class StreamTables:
 
     def do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
         """Run a statement on the tables of this stream."""
-        return self._file.db.execute(query.replace("{n}", self._n), values)
+        text = self._texts.get(query)
+        if text is None:
+            text = self._texts[query] = query.replace("{n}", self._n)
+        return self._file.db.execute(text, values)
 
 
 def ending(number: int) -> str:
@@ -433,27 +472,29 @@ def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
     return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
 
 
-def check_listed(file: LedgerFile, path: str) -> None:
+def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
     """Check that the list of streams names every stream's tables, and that no stream is older than its rollback guard.
 
-    A stream whose tables were lost would otherwise start again with a fresh budget.
+    A stream whose tables were lost would otherwise start again with a fresh budget. Returns the tables that were read,
+    by number; none if the list was checked before.
 
     Raises
     ------
     LedgerDamaged
     """
     if file.is_listed:
-        return
-    listed = stream_numbers(file)
+        return {}
+    listed, found = stream_numbers(file), dict[int, StreamTables]()
     named = file.db.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name GLOB 'journal*'")
     if [number for number, _, _ in listed] != list(range(1, named.fetchone()[0] + 1)):
         raise LedgerDamaged(f"{path} is damaged: its list of streams disagrees with its tables")
     for number, name, retired in listed:
-        tables = StreamTables(file, path, number)
+        tables = found[number] = StreamTables(file, path, number)
         tables.open()
         check_stream_name(path, tables, name, retired)
         tables.rollback_guard().check(tables.head.seq, tables.head.chain, tables.link_at)
     file.is_listed = True
+    return found
 
 
 def check_stream_name(path: str, tables: StreamTables, name: str, retired: int) -> None:
