@@ -5,7 +5,7 @@ group of commands. What a command does is done by the package it calls, so that 
 this is cheap: what a command needs is imported when it runs.
 
 Files: `run`; `preflight` (``check``, ``plan``, ``doctor``); `report`; `budget`; `tools` (``plot``, ``score``,
-``simulate``, ``init``); `local`.
+``simulate``, ``init``); `local`; `progress` and `terminal` (what a terminal shows of `run` and `budget` besides text).
 """
 
 from . import budget, local, preflight, report, run, tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -48,7 +49,8 @@ def show(
     Below them, of several streams: what somebody with records in all of them can lose.
     """
     from ..ledgers.groups import Together
-    from ..reporting.budget import Report, standing, together_dict, together_lines
+    from ..reporting.budget import Report, standing, together_dict, together_rows
+    from .terminal import console_of, print_reports
 
     reports, held = [], []
     with ledger_readers(ledger, stream) as streams:
@@ -71,9 +73,13 @@ def show(
     if as_json:
         documents = [report.as_dict() | {"together": together_dict(together, delta)} for report in reports]
         click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
-    else:
-        blocks = [report.lines() for report in reports] + [together_lines(together, delta)]
-        click.echo("\n\n".join("\n".join(lines) for lines in blocks if lines))
+        return
+    below, console = together_rows(together, delta), console_of(sys.stdout)
+    if console is not None:
+        print_reports(console, reports, below)
+        return
+    blocks = [report.lines() for report in reports] + [list(map(str, below))]
+    click.echo("\n\n".join("\n".join(lines) for lines in blocks if lines))
 
 
 @budget.command()

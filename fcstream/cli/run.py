@@ -15,6 +15,7 @@ import click
 from ..errors import BudgetExhausted, ConfigError
 from ..runtime.compile_cache import watching_compilation
 from .base import ending_like_an_interrupt, guarded, load, main
+from .terminal import say
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -103,14 +104,17 @@ class RunReport:
     """
 
     def __init__(self, config: Config, as_json: bool) -> None:
+        from .progress import progress_line
+
         self._config, self._as_json = config, as_json
         self._warnings: list[str] = []
         self.makes_ledger = False
+        self.progress = progress_line()
 
     def warn(self, text: str) -> None:
         self._warnings.append(text)
         if not self._as_json:
-            click.echo(f"warning: {text}", err=True)
+            say(f"warning: {text}")
 
     def check(self, found: InputCheck) -> None:
         """Stop a run that can use none of its first lines, and warn of settings that may be mistaken."""
@@ -140,8 +144,9 @@ class RunReport:
     def _print_lines(self, summary: Summary) -> None:
         if self.makes_ledger and self._config.ledger:
             click.echo(f"made a new ledger: {self._config.ledger.url}", err=True)
+        self.progress.tell()
         for line in summary.lines():
-            click.echo(line, err=True)
+            say(line)
         if summary.rejected and not self._config.dead_letter:
             click.echo("to see why records were rejected, add [dead_letter] or --dead-letter", err=True)
 
@@ -150,7 +155,6 @@ def _run_to_end(config: Config, report: RunReport, runner: str, master: str | No
     """Release all windows of files."""
     from ..connectors import check_file
     from ..planning.plan import quick_warnings
-    from ..service.batch import ProgressLine
 
     for text in quick_warnings(config):
         report.warn(text)
@@ -160,7 +164,7 @@ def _run_to_end(config: Config, report: RunReport, runner: str, master: str | No
     if config.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {config.window.clock!r}", "window.clock")
     report.makes_ledger = config.ledger is not None and _is_new_file(config.ledger.url)
-    progress = ProgressLine()
+    progress = report.progress
     with ending_like_an_interrupt(), watching_compilation(progress.compiling):
         if runner == "spark":
             return _run_on_spark(config, report, master, unchecked)

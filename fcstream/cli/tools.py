@@ -3,59 +3,72 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import ConfigError, FcstreamError
 from .base import guarded, ledger_readers, main, read_lines, refuse_overwriting_ledger
 
-if TYPE_CHECKING:
-    from ..ledgers import LedgerReader
-
 
 @main.command("plot")
 @click.argument("releases")
 @click.option("--truth", metavar="FILE", help="JSON lines with window_open_ms and value: shown beside; NOT private.")
 @click.option("--out", default="releases.svg", show_default=True, metavar="FILE", help="Ends in .svg or .png.")
-@click.option("--stream", metavar="NAME", help="If RELEASES holds several.")
-@click.option("--answer", metavar="NAME", help="If the stream has several [[release]].")
+@click.option("--stream", metavar="NAME", help="If RELEASES holds several: a stream, or that of one key.")
+@click.option("--key", metavar="NAME", help="One key of several; all of them by default, a panel each.")
+@click.option("--answer", metavar="NAME", help="One of several [[release]]; all of them by default.")
 @guarded
-def plot_command(releases: str, truth: str | None, out: str, stream: str | None, answer: str | None) -> None:
+def plot_command(
+    releases: str, truth: str | None, out: str, stream: str | None, key: str | None, answer: str | None
+) -> None:
     """Draw RELEASES over time: JSON lines (- for stdin, .gz too), or a ledger (sqlite:PATH, postgresql://...).
 
-    Values with the uncertainty of their noise, refusals with their reasons. Needs the extra 'plot'.
+    Values with the uncertainty of their noise, refusals with their reasons; several keys or answers in one picture, of
+    at most 24 panels. Features named as longitude and latitude make a map. Needs the extra 'plot'.
     """
-    from ..plots import plot_releases
-    from ..reporting.series import read_series, read_truth
+    from ..plots import plot_all
+    from ..reporting.series import read_all, read_truth
 
     if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
         refuse_overwriting_ledger(releases, out, "--out")
-        with ledger_readers(releases, stream) as streams:
-            series = read_series(_in_force(streams, stream), None, answer)
+        lines, stream = _released(releases, stream)
+        found = read_all(lines, stream, key, answer)
     else:
-        series = read_series(read_lines(releases.removeprefix("jsonl:"), out), stream, answer)
+        found = read_all(read_lines(releases.removeprefix("jsonl:"), out), stream, key, answer)
     if truth is not None:
-        series = read_truth(read_lines(truth, out), series)
-    plot_releases(series, out)
+        if len(found) > 1:
+            option = "--answer" if len({one.key for one in found}) == 1 else "--key"
+            raise ConfigError("is required: true values belong to one key and one answer", option)
+        found = [read_truth(read_lines(truth, out), found[0])]
+    plot_all(found, out)
     click.echo(f"wrote {out}", err=True)
 
 
-def _in_force(streams: Iterable[LedgerReader], stream: str | None) -> list[bytes]:
-    """Select the releases of a ledger; those of retired streams, which have budgets of their own, only if they are
-    named.
+def _released(ledger: str, stream: str | None) -> tuple[list[bytes], str | None]:
+    """Read the releases of a stream of a ledger, of all its keys, or of all streams, and return which stream to draw.
+
+    Those of retired streams, which have budgets of their own, are read only if they are named. They have the name that
+    their stream had, so all that is read is drawn then.
     """
     lines: list[bytes] = []
+    names: list[str] = []
     retired: list[str] = []
-    for reader in streams:
-        if stream is None and reader.is_retired:
-            retired.append(reader.terms.stream)
-        else:
-            lines += reader.releases()
-    if retired and not lines:
+    wanted = stream
+    with ledger_readers(ledger, None) as streams:
+        for reader in streams:
+            name = reader.terms.stream
+            if reader.is_retired and stream != name:
+                retired.append(name)
+            elif stream is None or stream in (name, reader.terms.root):
+                names.append(name)
+                lines += reader.releases()
+                wanted = None if reader.is_retired else stream
+    if stream is None and retired and not lines:
         raise ConfigError(f"is required: all that was released is of {', '.join(map(repr, retired))}", "--stream")
-    return lines
+    if stream is not None and not names:
+        with ledger_readers(ledger, stream):  # says which streams there are
+            pass
+    return lines, wanted
 
 
 @main.command()

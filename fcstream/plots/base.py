@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ STYLE: Any = {
     "axes.spines.right": False,
     "axes.titlesize": 10,
     "svg.hashsalt": "fcstream",  # the same picture is the same file
+    "text.parse_math": False,  # names may hold dollar signs
+    "axes.formatter.useoffset": False,
 }
 
 
@@ -38,7 +41,9 @@ def picture(path: str, width: float, height: float, key: str) -> Iterator[Figure
     with blank_figure(width, height, key) as figure:
         yield figure
         try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # it is drawn as a box
+                figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
         except OSError as error:
             raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None
 

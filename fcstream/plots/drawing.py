@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,22 @@ def time_bar(figure: Figure, axes: Axes, dots: Any, released: list[Release]) -> 
         bar.set_label("time (UTC)")
 
 
+def time_axis(axes: Axes, ticks: int = 9) -> None:
+    """Label a time axis, in UTC."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(tz=UTC, minticks=min(4, ticks - 1), maxticks=ticks)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+
+
+def lined(axes: Axes) -> None:
+    """Draw a light grid of values, and leave room around curves."""
+    axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.01, y=0.12)
+
+
 def finish(
     figure: Figure,
     panels: list[Axes],
@@ -168,41 +185,47 @@ def finish(
     all_: int,
     what: str = "features",
     pad: bool = True,
+    notes: Sequence[str] = (),
 ) -> None:
     """Draw the time axes, one legend for all panels, and the title of the picture."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    for axes in panels:
-        if pad:
-            axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
-            axes.set_axisbelow(True)
-            axes.margins(x=0.01, y=0.12)
+    for axes in panels if pad else []:
+        lined(axes)
     if panels:
-        locator = AutoDateLocator(tz=UTC, minticks=4, maxticks=9)
-        panels[-1].xaxis.set_major_locator(locator)
-        panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+        time_axis(panels[-1])
         panels[-1].set_xlabel("time (UTC)")
         figure.align_ylabels(panels)
+    first = series.first
+    answer = "" if first.name is None else f", answer {first.name!r}"
+    title = f"stream {first.stream!r}{answer}: {per_window([series])}"
+    entitle(figure, title, [series], [*([f"{shown} of {all_} {what}"] if shown < all_ else []), *notes])
+
+
+def per_window(found: Sequence[ReleaseSeries]) -> str:
+    """Say what is released for each window, and what it costs at most."""
+    releases = [release for series in found for release in series.releases]
+    lengths = {release.window_close_ms - release.window_open_ms for release in releases}
+    every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
+    cost = max((release.rho, release.delta) for release in releases)
+    text = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
+    kinds = list(dict.fromkeys(series.first.kind for series in found))
+    what = kinds[0] if len(kinds) == 1 else f"{len(found)} answers"
+    return f"{what} per window{every}, at most {text} each"
+
+
+def entitle(figure: Figure, title: str, found: Sequence[ReleaseSeries], notes: Sequence[str]) -> None:
+    """Write the title of a picture, what must be known beside it, and one legend for all of its panels."""
+    cap = found[0].first.guarantee
+    lines = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}", *notes]
+    if not all(release.private for series in found for release in series.releases):
+        lines.append("seeded noise: NOT PRIVATE")
+    if any(series.truth for series in found):
+        lines.append("with true values: NOT PRIVATE")
+    figure.suptitle(f"{title}\n{'; '.join(lines)}", x=0.01, ha="left", fontsize=10)
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    first = series.first
-    lengths = {release.window_close_ms - release.window_open_ms for release in series.releases}
-    every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
-    cost = max((release.rho, release.delta) for release in series.releases)
-    text = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
-    answer = "" if first.name is None else f", answer {first.name!r}"
-    lines = [f"stream {first.stream!r}{answer}: {first.kind} per window{every}, at most {text} each"]
-    cap = first.guarantee
-    notes = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}"]
-    if shown < all_:
-        notes.append(f"{shown} of {all_} {what}")
-    if not all(release.private for release in series.releases):
-        notes.append("seeded noise: NOT PRIVATE")
-    if series.truth:
-        notes.append("with true values: NOT PRIVATE")
-    figure.suptitle("\n".join([*lines, "; ".join(notes)]), x=0.01, ha="left", fontsize=10)
+            is_one = len(found) == 1 or not label.startswith("refused: ")  # the panels' numbers differ
+            named.setdefault(label if is_one else label.partition(" (")[0], handle)
     if named:
         figure.legend(
             named.values(),
@@ -222,12 +245,13 @@ def middles(series: ReleaseSeries) -> NDArray[np.float64]:
 def axis_labels(series: ReleaseSeries) -> list[str]:
     """Return the labels of value axes: each feature, in the units in which it is published."""
     first = series.first
+    what = (first.parts or {}).get("of", first.kind) if first.kind == "total" else first.kind
     if first.features is None:
         width = max((len(r.value or []) for r in series.releases), default=1) or 1
-        return [whom(series)] if first.kind == "count" else [first.kind] * width
+        return [whom(series)] if what == "count" else [first.kind] * width
     transforms = first.transform or ["none"] * len(first.features)
     plain = [f if t == "none" else f"{t}({f})" for f, t in zip(first.features, transforms, strict=True)]
-    return [f"variance of {name}" for name in plain] if first.kind == "variance" else plain
+    return [f"{what} of {name}" for name in plain] if what in ("variance", "sum") else plain
 
 
 def deviation(sigma: Any) -> float:
@@ -237,12 +261,3 @@ def deviation(sigma: Any) -> float:
 
 def dot(x: NDArray[np.float64], wanted: bool = True) -> str | None:
     return "o" if wanted and len(x) <= MAX_MARKERS else None
-
-
-def ground(axes: Axes, labels: list[str], title: str) -> None:
-    """Prepare a picture of a plane: names of both axes, a grid, and a margin."""
-    axes.set(xlabel=labels[0], ylabel=labels[1])
-    axes.set_title(title, loc="left")
-    axes.grid(color="#E6E6E6", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.margins(0.08)

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ..accounting.filters import PrivacyOdometer
@@ -23,10 +24,10 @@ from ..errors import ConfigError, LedgerDamaged
 from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
 from ..ledgers.groups import Standing, Together
 from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, releases_of, units, utc
+from .rows import BAR, ReportRow
 
 SLICES = 10
 """Largest number of lines of a printed curve of spent losses."""
-_BAR = 30
 _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
     "stream": "one filter for the whole stream",
@@ -121,7 +122,12 @@ class FilterReport:
         ends = [many * (k + 1) // count for k in range(count)]
         return [(end, self.curve[end - 1]) for end in ends]
 
-    def lines(self, *, is_shared: bool = False) -> list[str]:
+    def costs(self) -> list[float]:
+        """List what each charged window cost in the end, oldest first; empty for panes."""
+        amounts = [amount(point.spent) for point in self.curve]
+        return [later - before for before, later in pairwise([0.0, *amounts])]
+
+    def rows(self, *, is_shared: bool = False) -> list[ReportRow]:
         """Format it for people; of a cap that other streams share without what is left, which they may have spent."""
         at, is_pure = f"at delta {self.delta:g}", isinstance(self.capacity, DPLoss)
         if self.block == "device":
@@ -131,24 +137,23 @@ class FilterReport:
         chance = f"with probability at most {self.failure:g} ({self.odometer} odometer)"
         if self.realized_loss_bound() > self.guarantee:
             chance += "; not a guarantee, so it may be larger than the guarantee"
-        lines = [
-            f"guarantee            {self.capacity}, epsilon {cap} {at}: for ever, whatever is asked",
-            f"spent                {self.spent}, {part} of the cap; no guarantee: epsilon {had} {at} only if "
-            "the end was fixed in advance",
-            f"realized_loss_bound  epsilon {bound}: the realized loss {'never' if is_pure else 'ever'} exceeds it"
-            + ("" if is_pure else f" {chance}"),
-            *([] if is_shared else [f"remaining            {self.remaining}"]),
-            *([f"saved                {self.saved}: reserved and refunded"] if self.saved.parts != (0, 0) else []),
-            *([] if is_shared else [f"runs out             {self.outlook}"]),
+        only_if = f"no guarantee: epsilon {had} {at} only if the end was fixed in advance"
+        exceeds = f"the realized loss {'never' if is_pure else 'ever'} exceeds it"
+        rows = [
+            ReportRow("guarantee", f"{self.capacity}, epsilon {cap} {at}: for ever, whatever is asked"),
+            ReportRow("spent", f"{self.spent}, {part} of the cap; {only_if}", share=self.share(self.spent)),
+            ReportRow("realized_loss_bound", f"epsilon {bound}: {exceeds}" + ("" if is_pure else f" {chance}")),
+            *([] if is_shared else [ReportRow("remaining", str(self.remaining))]),
+            *([ReportRow("saved", f"{self.saved}: reserved and refunded")] if self.saved.parts != (0, 0) else []),
+            *([] if is_shared else [ReportRow("runs out", str(self.outlook))]),
         ]
         if self.curve:
             spent_of = "epsilon" if is_pure else "rho"
-            lines.append(f"burn-down            until, {spent_of} spent, share of the cap")
+            rows.append(ReportRow("burn-down", f"until, {spent_of} spent, share of the cap"))
         for _, (time_ms, spent) in self.slices():
             share = self.share(spent)
-            bar = "#" * min(_BAR, round(_BAR * share))
-            lines.append(f"  {utc(time_ms)}  {amount(spent):<12.6g} {bar:<{_BAR}} {_percent(share):>6}")
-        return lines
+            rows.append(ReportRow("", f"  {utc(time_ms)}  {amount(spent):<12.6g} {BAR} {_percent(share):>6}", share))
+        return rows
 
     def as_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
         """Return it for programs; what is left of a cap that other streams share is None."""
@@ -281,21 +286,24 @@ class Report:
 
     def lines(self) -> list[str]:
         """Format the report for people."""
+        return [str(row) for row in self.rows()]
+
+    def rows(self) -> list[ReportRow]:
+        """Return the lines of the report with what a terminal shows of them besides."""
         lines = [
-            f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
-            *self.unit.lines(is_shared=self._is_shared),
+            ReportRow("", f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}"),
+            *self.unit.rows(is_shared=self._is_shared),
         ]
         is_part = self.terms.stream != self.terms.root and self.terms.group is None
         if '"key_budgets":"shared"' in self.terms.specification and is_part:
-            lines[1:] = [
-                f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
-            ]
+            elsewhere = f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
+            lines[1:] = [ReportRow("", elsewhere)]
         elif self.terms.group is not None:
-            lines.insert(
-                1,
+            text = (
                 f"one of group {self.terms.group!r}, whose streams share the cap; what follows is about this one, and "
-                "what all of them have left stands below",
+                "what all of them have left stands below"
             )
+            lines.insert(1, ReportRow("", text))
         what, is_device = "window", self.terms.unit == "device"
         if is_device:
             what = "question"
@@ -303,27 +311,26 @@ class Report:
             if points:
                 low, middle, high = map(amount, _spread(points))
                 part = "epsilon" if isinstance(self.terms.capacity, DPLoss) else "rho"
-                lines.append(
-                    f"{name:<20} {len(points)} charged: {part} min {low:.6g}, median {middle:.6g}, max {high:.6g}; "
-                    f"{self.full} without room for another {what}"
-                )
+                spread = f"{part} min {low:.6g}, median {middle:.6g}, max {high:.6g}"
+                text = f"{len(points)} charged: {spread}; {self.full} without room for another {what}"
+                lines.append(ReportRow(name, text))
         if self.total is not None:
-            lines += [_WHOM[TOTAL_BLOCK], *self.total.lines(is_shared=self._is_shared)]
+            lines += [ReportRow("", _WHOM[TOTAL_BLOCK]), *self.total.rows(is_shared=self._is_shared)]
         refused = "" if is_device else f"; {self.refused} refused for lack of budget"
-        lines.append(f"{what + 's':<20} {_counts(self.windows)}{refused}")
+        lines.append(ReportRow(what + "s", f"{_counts(self.windows)}{refused}"))
         if self.answers:
-            name = "replies" if is_device else "releases"
-            lines.append(f"{name:<20} {_counts(self.answers)}")
+            lines.append(ReportRow("replies" if is_device else "releases", _counts(self.answers)))
         if self.queries:
-            lines.append("queries              devices asked, missing, rounds, saved (quartiles), error bound")
+            lines.append(ReportRow("queries", "devices asked, missing, rounds, saved (quartiles), error bound"))
         for query in self.queries[-SLICES:]:
             saved, bound = query["saving"], query["bound"]
             quartiles = ", ".join(map(_percent, saved["quartiles"]))
-            lines.append(
+            text = (
                 f"  {query['query']} {query['method']} of {query['component']}: {query['asked']}, {query['missing']}, "
                 f"{query['rounds']} of {query['of_rounds']}, {_percent(saved['mean'])} ({quartiles}), "
                 f"{'no bound' if bound is None else f'{bound:.4g}'}"
             )
+            lines.append(ReportRow("", text))
         return lines
 
     def as_dict(self) -> dict[str, Any]:
@@ -399,19 +406,21 @@ def standing(reader: LedgerReader) -> Standing:
     return Standing(reader.terms, max_of_losses(spent.values(), nothing), getattr(reader, "is_retired", False))
 
 
-def together_lines(found: Together, delta: float | None = None) -> list[str]:
+def together_rows(found: Together, delta: float | None = None) -> list[ReportRow]:
     """Format what somebody with records in all streams of a ledger can lose; nothing for one stream by itself."""
     lines = []
     for name, streams in found.groups.items():
         guarantee, spent = found.parts[name]
         listed, left = ", ".join(map(repr, streams)), guarantee - spent
-        lines.append(f"{name} ({listed}): one budget for their sum; spent {spent} of {guarantee}, {left} left")
+        text = f"{name} ({listed}): one budget for their sum; spent {spent} of {guarantee}, {left} left"
+        lines.append(ReportRow("", text))
     if len(found.parts) > 1:
         most, delta = found.guarantee, _delta_of(found.guarantee, delta)
-        lines.append(
-            f"together             {', '.join(found.parts)}: somebody with records in all of them can lose {most}, "
+        text = (
+            f"{', '.join(found.parts)}: somebody with records in all of them can lose {most}, "
             f"epsilon {_short(most.epsilon(delta))} at delta {delta:g}; spent {found.spent}"
         )
+        lines.append(ReportRow("together", text))
     return lines
 
 

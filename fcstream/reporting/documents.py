@@ -14,8 +14,9 @@ from ..releases.base import Release
 _MAX = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 _PLACES = ("centers", "mixtures", "points")
-_RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals"), 2)
-_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "histogram", "quantiles", "tree"), 1)
+_VARYING = (*_PLACES, "frequent", "synthetic", "tree")  # each window has as many numbers as it needs
+_RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals", "synthetic"), 2)
+_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "total", "histogram", "frequent", "quantiles", "tree"), 1)
 """How deeply the values of a kind are nested; others have no picture."""
 
 
@@ -23,6 +24,11 @@ class _PictureColumn(msgspec.Struct, frozen=True):
     name: str
     levels: list[str | float] = []  # texts, or the middles of bins
     edges: list[float] | None = None
+
+
+class _PictureWindow(msgspec.Struct, frozen=True):
+    value: list[float] | None = None
+    sigma: list[float | None] | None = None
 
 
 class _PictureParts(msgspec.Struct, frozen=True):
@@ -41,6 +47,13 @@ class _PictureParts(msgspec.Struct, frozen=True):
     feature: str | None = None
     eta: float | None = None
     cell_sigma: float | None = None
+    levels: list[str] = []
+    threshold: float | None = None
+    unit: int = 1
+    window: _PictureWindow | None = None
+    epoch_open_ms: int | None = None
+    windows: int | None = None
+    rank_sigma: list[float] | None = None
 
 
 def check_drawable(releases: Sequence[Release]) -> None:
@@ -74,7 +87,8 @@ def _fault(release: Release) -> str | None:
         return "must have a transform for each feature"
     if release.value is None:
         return "must hold no sigma without a value" if release.sigma is not None else None
-    if release.kind in _RANKS and not _has_rank(release.value, _RANKS[release.kind]):
+    is_empty = release.kind == "frequent" and release.value == []
+    if release.kind in _RANKS and not is_empty and not _has_rank(release.value, _RANKS[release.kind]):
         return f"must hold a value of the shape of the kind {release.kind!r}"
     if release.sigma is not None and not _is_like(release.sigma, release.value):
         return "must hold a sigma for each number of its value"
@@ -105,6 +119,16 @@ def _parts_fault(release: Release) -> str | None:
     if release.kind == "tree":
         boxes = shape([[0.0] * len(release.features or ())] * sizes)
         return None if shape(parts.low) == shape(parts.high) == boxes else "must have both ends of each box"
+    if release.kind == "frequent" and len(parts.levels) != sizes:
+        return "must have one text for each number"
+    if release.kind == "total" and parts.window is not None:
+        window = parts.window
+        if any(found is not None and len(found) != sizes for found in (window.value, window.sigma)):
+            return "must have as many numbers of its window as of its total"
+        if parts.epoch_open_ms is None or not -_LATEST_MS <= parts.epoch_open_ms <= release.window_open_ms:
+            return "must lie in its epoch"
+    if release.kind == "synthetic" and (parts.unit < 1 or len(parts.weights or ()) != sizes or not parts.columns):
+        return "must have its columns, and a weight for each point"
     if release.kind in _PLACES and any(
         found is not None and len(found) != sizes
         for found in (parts.weights, parts.weights or parts.counts, parts.covariances)
@@ -123,7 +147,7 @@ def _parts_fault(release: Release) -> str | None:
 def _difference(first: Release, other: Release) -> str | None:
     if len(first.features or ()) != len(other.features or ()):
         return "has other features than the first one"
-    if first.value is None or other.value is None or first.kind in (*_PLACES, "tree"):
+    if first.value is None or other.value is None or first.kind in _VARYING:
         return None
     return None if shape(first.value) == shape(other.value) else "has a value of another shape than the first one"
 

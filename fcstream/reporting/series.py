@@ -11,8 +11,11 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError, SourceError
+from ..ledgers.base import root_of
 from ..releases.base import Release
 from .documents import check_drawable, shape
+
+_WORDS = {"--stream": "streams", "--key": "keys", "--answer": "names"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,16 @@ class ReleaseSeries:
         return self.releases[0]
 
     @property
+    def last(self) -> Release | None:
+        """The newest window that has a value."""
+        return self.released[-1] if self.released else None
+
+    @property
+    def key(self) -> str:
+        """Key of the sibling stream; empty for a stream without keys."""
+        return self.first.stream.partition("/")[2]
+
+    @property
     def released(self) -> list[Release]:
         return [release for release in self.releases if release.value is not None]
 
@@ -48,17 +61,78 @@ class ReleaseSeries:
 
 
 def read_series(lines: Iterable[bytes], stream: str | None = None, answer: str | None = None) -> ReleaseSeries:
+    """Read the releases of one answer of one stream, as `read_all` does.
+
+    Raises
+    ------
+    SourceError
+        See `read_all`.
+    ConfigError
+        See `read_all`; or there are several streams, keys or answers, and the caller chose none.
+    """
+    found = _by_window(lines)
+    stream = _chosen({each.stream for each in found}, stream, "--stream")
+    found = [each for each in found if each.stream == stream]
+    answer = _chosen({each.name or "" for each in found}, answer, "--answer")
+    return _checked([each for each in found if (each.name or "") == answer])
+
+
+def read_all(
+    lines: Iterable[bytes], stream: str | None = None, key: str | None = None, answer: str | None = None
+) -> list[ReleaseSeries]:
     """Read releases from lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
 
     A window that was published twice (after a crash, byte for byte) counts once.
+
+    Parameters
+    ----------
+    lines : iterable of bytes
+    stream : str, optional
+        A stream with all its keys (``visits``), or that of one key (``visits/rome``); may be left out if there is one.
+    key : str, optional
+        By default all keys. The search for keys (``visits/``) is none of them.
+    answer : str, optional
+        By default all answers.
+
+    Returns
+    -------
+    list of ReleaseSeries
+        One for each key and answer: by key, and the answers of a key in the order of the configuration.
 
     Raises
     ------
     SourceError
         A line is not a release; the message gives the number of the line.
     ConfigError
-        There are no releases, or there are several streams, answers or kinds and the caller chose none.
+        There are no releases, there are several streams and the caller chose none, or what was chosen is not there.
     """
+    found = _by_window(lines)
+    names = {each.stream for each in found}
+    roots = {root_of(name) for name in names}
+    if stream is None or stream not in names - roots:
+        stream = _chosen(roots if stream is None else roots | names, stream, "--stream")
+        found = [each for each in found if root_of(each.stream) == stream]
+        keys = {_key_of(each) for each in found}
+        if keys - {""}:
+            found = [each for each in found if _key_of(each)]  # without the search for keys
+        if key is not None:
+            key = _chosen(keys if keys == {""} else keys - {""}, key, "--key")
+            found = [each for each in found if _key_of(each) == key]
+    else:
+        found = [each for each in found if each.stream == stream]
+        if key is not None:
+            raise ConfigError("must be left out: --stream names one key already", "--key")
+    if answer is not None:
+        answer = _chosen({each.name or "" for each in found}, answer, "--answer")
+        found = [each for each in found if (each.name or "") == answer]
+    series: dict[tuple[str, int, str], list[Release]] = {}
+    for each in found:
+        series.setdefault((each.stream, each.place or 0, each.name or ""), []).append(each)
+    return [_checked(series[name]) for name in sorted(series)] or [_checked([])]
+
+
+def _by_window(lines: Iterable[bytes]) -> list[Release]:
+    """Read releases, each window of each answer once, in order of stream, answer and time."""
     found: dict[tuple[str, str, int, int], Release] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -67,9 +141,10 @@ def read_series(lines: Iterable[bytes], stream: str | None = None, answer: str |
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise SourceError(f"line {number} is not a release of fcstream") from None
             found[release.stream, release.name or "", release.window_open_ms, release.window_close_ms] = release
-    stream = _chosen({key[0] for key in found}, stream, "--stream")
-    answer = _chosen({key[1] for key in found if key[0] == stream}, answer, "--answer")
-    chosen = [found[key] for key in sorted(found) if key[:2] == (stream, answer)]
+    return [found[key] for key in sorted(found)]
+
+
+def _checked(chosen: list[Release]) -> ReleaseSeries:
     if not chosen:
         raise ConfigError("must hold at least one release, got none", "RELEASES")
     shapes = {(release.kind, tuple(release.features or ())) for release in chosen}
@@ -79,11 +154,16 @@ def read_series(lines: Iterable[bytes], stream: str | None = None, answer: str |
     return ReleaseSeries(chosen, {})
 
 
+def _key_of(release: Release) -> str:
+    """Return the key of a sibling stream; empty for a stream without keys, and for the search for keys."""
+    return release.stream.partition("/")[2]
+
+
 def _chosen(names: set[str], wanted: str | None, option: str) -> str | None:
     """Return the name that is wanted, or the only one."""
     known = ", ".join(map(repr, sorted(names)))
     if wanted is not None and names == {""}:
-        raise ConfigError("must be left out: these releases have no names", option)
+        raise ConfigError(f"must be left out: these releases have no {_WORDS[option]}", option)
     if wanted is not None and wanted not in names:
         raise ConfigError(f"must be one of {known or 'none'}, got {wanted!r}", option)
     if wanted is None and len(names) > 1:
@@ -101,7 +181,11 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
     SourceError
         A line lacks one of these keys, or its value has another shape. The message gives the number of the line and
         never quotes it.
+    ConfigError
+        The releases are of made-up rows.
     """
+    if series.first.kind == "synthetic":
+        raise ConfigError("has no place beside made-up rows: `fcstream score` compares them with real ones", "--truth")
     shapes = {shape(release.value) for release in series.released}
     truth: dict[int, list[Any]] = {}
     for number, line in enumerate(lines, 1):

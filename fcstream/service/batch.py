@@ -154,9 +154,17 @@ class ProgressLine:
         self._shown = False
         self._compiled = 0
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, part: float | None = None) -> None:
+        """Show what is going on, at most every `PAUSE_S`; `part` is the share done, None if that is not known."""
         if time.monotonic() - self._last >= self._pause:
-            self._write(text)
+            self._write(text, part)
+
+    def saw(self, releases: Sequence[Release]) -> None:
+        """Note what was released; a line of text shows nothing of it."""
+
+    def painted(self, text: str, part: float | None) -> str:
+        """Return a line as a terminal shows it."""
+        return text
 
     def compiling(self) -> None:
         """Show on a terminal that functions are compiled, because those seconds would be taken for a fault."""
@@ -175,10 +183,10 @@ class ProgressLine:
         if self._shown and sys.stdout is not None and sys.stdout.isatty():
             self.clear()
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, part: float | None = None) -> None:
         self._last = time.monotonic()
         self._shown = self._shown or self._live
-        self._out.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        self._out.write(f"\r\x1b[K{self.painted(text, part)}" if self._live else f"{text}\n")
         self._out.flush()
 
 
@@ -228,7 +236,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             summary.records += len(batch.times_ms) + len(batch.rejections)
             engine.take(batch)
             part = source.part_read() if isinstance(source, MeasuredSource) else None
-            progress.show(f"{summary.records:,} records read{pace.text(part)}")
+            progress.show(f"{summary.records:,} records read{pace.text(part)}", part)
         pace, due = Pace(), sum((part.job.schedule.count or 0) - part.answered for part in engine.parts)
         due = due if engine.job.finder is None else 0  # which keys later windows have is not known yet
         for group in closing(engine, summary):
@@ -236,10 +244,12 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
+            progress.saw(group)
             done = summary.released + sum(summary.refused.values())
             done //= len(engine.job.answers)
             of = f" of {due:,}" if due else ""
-            progress.show(f"{done:,}{of} windows released{pace.text(done / due if due else None)}")
+            part = done / due if due else None
+            progress.show(f"{done:,}{of} windows released{pace.text(part)}", part)
         summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = engine.spent, engine.guarantee

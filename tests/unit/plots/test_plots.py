@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.helpers import rows, sample
+from support.releases import HOUR, lines_of, refused, release
 
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
@@ -14,24 +15,7 @@ from fcstream.ledgers.retired_streams import retire
 from fcstream.reporting.series import ReleaseSeries, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")
-HOUR = 3_600_000
 BARE = {"method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
-
-
-def release(k, value, sigma=None, kind="mean", reason=None, **more):
-    facts = {"stream": "s", "window_open_ms": k * HOUR, "window_close_ms": (k + 1) * HOUR, "reason": reason}
-    facts |= {"status": "refused" if reason else "released", "kind": kind, "value": value, "sigma": sigma}
-    facts |= {"count": 5, "core_count": None, "rho": 0.5, "delta": 1e-9, "private": True}
-    facts |= {"guarantee": {"rho": 2.0, "delta": 1e-6}, "spent": {"rho": 0.5, "delta": 1e-9}}
-    return Release(**facts | more)
-
-
-def refused(k, reason="too_few", **more):
-    return release(k, None, None, reason=reason, **more)
-
-
-def lines_of(*releases):
-    return [one.to_bytes() + b"\n" for one in releases]
 
 
 def drawn(releases, tmp_path, truth=None):
@@ -55,6 +39,19 @@ def streamed(sections, n=600):
 KINDS = {
     "mean": ({"release": {"size_hint": 100, "rho": 2.0}}, ["a", "b", "means, with ellipses", "records in a window"]),
     "count": ({"release": {**BARE, "kind": "count", "rho": 1.0}}, ["records", "2 standard deviations of the noise"]),
+    "sum": ({"release": {**BARE, "kind": "sum", "rho": 1.0}}, ["sum of a", "sum of b", "2 standard deviations"]),
+    "total": (
+        {"release": {**BARE, "kind": "total", "epoch": "20s", "rho": 1.0}},
+        ["since the epoch began", "in a window", "a window, with 2 standard deviations of the noise"],
+    ),
+    "total of a histogram": (
+        {"release": {**BARE, "kind": "total", "of": "histogram", "feature": "a", "edges": [20.0], "epoch": 3}},
+        ["-40 to 20", "records since the epoch began", "window of 1970-01-01 00:00:50 UTC"],
+    ),
+    "synthetic": (
+        {"release": {**BARE, "kind": "synthetic", "edges": {"a": [20.0, 20.5], "b": [49.0]}, "rho": 2.0}},
+        ["a -40 to 20", "b 49 to 100", "% of the made-up rows", "Cramér", "how far made-up rows are off is not known"],
+    ),
     "histogram": (
         {"release": {**BARE, "kind": "histogram", "feature": "a", "edges": [20.0, 20.5], "rho": 1.0}},
         ["-40 to 20", "20 to 20.5", "20.5 to 80", "(standard deviation of the noise: 0.707)"],
@@ -65,7 +62,7 @@ KINDS = {
     ),
     "quantiles": (
         {"release": {**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.25, 0.5, 0.75], "rho": 2.0}},
-        ["quantiles 0.25 to 0.75", "quantile 0.5", "noisy number of records"],
+        ["quantiles 0.25 to 0.75", "quantile 0.5", "noisy number of records", "standard deviations of its rank"],
     ),
     "variance": (
         {"release": {"kind": "variance", "method": None, "spread": None, "size_hint": 100, "rho": 2.0}},
@@ -180,7 +177,7 @@ def test_points_and_marginals(tmp_path):
 def test_histograms_stand_above_their_truth(tmp_path):
     some = [release(k, [5.0, 1.0], [0.5, 0.5], kind="histogram", parts={"edges": [0.0, 1.0, 2.0]}) for k in range(2)]
     text = drawn(some, tmp_path, [{"window_open_ms": HOUR, "value": [4, 2]}])
-    assert text.count("0 to 1") == 2
+    assert text.count("0 to 1") == 3  # in both heat maps, and beside the bars
     for label in (">released<", ">truth<", "with true values: NOT PRIVATE"):
         assert label in text, label
 
@@ -197,10 +194,13 @@ def test_reasons_are_distinguished_and_gaps_left_open(tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    ["mean", "count", "histogram", "quantiles", "variance", "centers", "mixtures", "covariance", "points", "marginals"],
+    [
+        *("mean", "count", "sum", "total", "histogram", "frequent", "quantiles", "variance"),
+        *("centers", "mixtures", "covariance", "points", "marginals"),
+    ],
 )
 def test_series_without_a_value(kind, tmp_path):
-    bare = ("count", "histogram", "quantiles", "marginals")
+    bare = ("count", "total", "histogram", "frequent", "quantiles", "marginals")
     features = {} if kind in bare else {"features": ["a", "b"], "transform": ["none", "none"]}
     parts = {"parts": {"feature": "a", "quantiles": [0.5], "edges": [0.0, 1.0, 2.0]}}
     text = drawn([refused(k, kind=kind, **features, **parts) for k in range(2)], tmp_path)
@@ -222,8 +222,8 @@ def test_many_features_and_many_windows(tmp_path):
 def test_what_has_no_picture(tmp_path):
     from fcstream.plots import plot_releases
 
-    table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="synthetic")))
-    with pytest.raises(ConfigError, match="'synthetic' have no picture"):
+    table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="made elsewhere")))
+    with pytest.raises(ConfigError, match="'made elsewhere' have no picture"):
         plot_releases(table, str(tmp_path / "x.png"))
     with pytest.raises(ConfigError, match="must hold a value of the shape of the kind 'centers'"):
         read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))

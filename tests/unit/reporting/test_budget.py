@@ -179,7 +179,7 @@ def test_burn_down(look, windows):
     assert [count for count, _ in slices] == sorted({count for count, _ in slices})
     assert slices[-1] == (windows, (windows * 60_000, LOSS * windows))
     assert all(point.spent == LOSS * count for count, point in slices)
-    assert len(unit.lines()) == 6 + len(slices)
+    assert len(unit.rows()) == 6 + len(slices)
 
 
 def test_a_filter_that_was_passed_or_refunds_too_much_is_damage():

@@ -27,6 +27,19 @@ SHAPES = {
     "variance": ([1.0, 2.0], [0.1, 0.2], PLANE),
     "count": ([7], [0.7], {}),
     "sum": ([100.0, 20.0], [3.0, 4.0], PLANE),
+    "total": (
+        [5.0],
+        [0.5],
+        {
+            "parts": {"of": "count", "epoch_open_ms": 0, "windows": 1, "window": {"value": [5.0], "sigma": [0.5]}},
+        },
+    ),
+    "frequent": ([9.0, 7.0], [0.5, 0.5], {"parts": {"feature": "app", "levels": ["x", "y"], "threshold": 5}}),
+    "synthetic": (
+        [[5000, 4000], [7000, 1000]],
+        None,
+        {"parts": {"columns": COLUMNS, "unit": 10_000, "weights": [0.5, 0.5], "counts": [3, 4], "rows": 7, "seed": 1}},
+    ),
     "histogram": ([5.0, 1.0], [0.5, 0.5], {"parts": {"feature": "a", "edges": [0.0, 1.0, 2.0]}}),
     "quantiles": ([1.0, 2.0, 3.0], None, {"features": ["x"], "parts": {"quantiles": [0.1, 0.5, 0.9]}}),
     "centers": ([[1.0, 2.0], [3.0, 4.0]], [[0.1, 0.1]] * 2, PLANE | {"parts": {"counts": [3, 50]}}),
