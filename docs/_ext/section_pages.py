@@ -37,7 +37,7 @@ def kinds() -> str:
         for options, methods in classes.items():
             own = [key for key in keys_of(options) if key not in keys_of(Options) and key not in options.without_effect]
             if named := [name for name in methods if name]:
-                parts.append(f"### {_listed([f'`{name}`' for name in named])}\n\n")
+                parts.append(f"### Method {_listed([f'`{name}`' for name in named])}\n\n")
             parts.append(_about(options))
             fresh = [key for key in own if key not in shown or options.__bases__[0] is Options]
             parts.append(entries(options, "release", fresh) if fresh else "")
