@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.exact import WindowView
+from ...counting.views import WindowView
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid

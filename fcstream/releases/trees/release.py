@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...accounting.losses import PrivacyLoss
-from ...counting.exact import WindowView
+from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
