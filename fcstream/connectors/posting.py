@@ -223,7 +223,7 @@ class PostingSink(Generic[MessageT]):
 
     def write(self, releases: Sequence[Release]) -> None:
         until = self.poster.until()
-        self._remainder.send(self.messages(releases), lambda message: self.send(message, until))
+        self._remainder.send(self.messages(releases), lambda message: self.post(message, until))
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return list(releases)
@@ -238,7 +238,7 @@ class PostingSink(Generic[MessageT]):
         """Return what is posted, in order: the same for the same releases."""
         raise NotImplementedError
 
-    def send(self, message: MessageT, until: float) -> None:
+    def post(self, message: MessageT, until: float) -> None:
         """Post one message, until a time of `time.monotonic`; raises SinkError."""
         raise NotImplementedError
 

@@ -79,7 +79,7 @@ class WebhookSink(PostingSink[tuple[bytes, str]]):
             for release in releases
         ]
 
-    def send(self, message: tuple[bytes, str], until: float) -> None:
+    def post(self, message: tuple[bytes, str], until: float) -> None:
         body, key = message
         self.poster.post(body, until, {"Idempotency-Key": key})
 

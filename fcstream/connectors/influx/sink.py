@@ -76,5 +76,5 @@ class InfluxSink(PostingSink[bytes]):
             bodies[-1] += lines
         return [bytes(body) for body in bodies if body]
 
-    def send(self, message: bytes, until: float) -> None:
+    def post(self, message: bytes, until: float) -> None:
         self.poster.post(message, until)

@@ -79,7 +79,7 @@ class OtlpSink(PostingSink[bytes]):
         groups = [releases[first : first + _TOGETHER] for first in range(0, len(releases), _TOGETHER)]
         return [self._messages.encode(group) for group in groups]
 
-    def send(self, message: bytes, until: float) -> None:
+    def post(self, message: bytes, until: float) -> None:
         response = self.poster.post(message, until)
         rejected = self._messages.rejected(response or b"")
         if rejected:
