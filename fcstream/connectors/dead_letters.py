@@ -34,10 +34,6 @@ class QueuedDeadLetters:
     at least once, unless more than `MAX_WAITING` of them wait for the broker. A process that is killed loses those that
     wait.
 
-    A thread of its own sends them, so that a broker which is away or slow never holds up the stream that they are
-    about. They are sent at least once as long as `MAX_WAITING` suffice until it takes them; a process that is killed
-    loses those which wait.
-
     Parameters
     ----------
     open_sink : callable
