@@ -14,7 +14,7 @@ import msgspec
 from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...ledgers.history import LATELY
 from ...releases.base import Release
-from .views import details_of, names_of, point_of
+from .views import UNREADABLE, details_of, names_of, point_of
 
 MAX_WINDOWS = 5000
 """Windows of a series that are kept at most."""
@@ -224,5 +224,5 @@ def _encoded(release: Release) -> bytes | None:
     """Return the details of a release as JSON; None where a kind of another package has a form of its own."""
     try:
         return msgspec.json.encode(details_of(release))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except UNREADABLE:
         return None

@@ -133,6 +133,8 @@ class LivePage:
         at, body = self._kept.get(name, (-1.0, b""))
         if at < 0 or now > at + _FRESH_S:
             body = msgspec.json.encode(make())
+            # Without those of streams that nobody asks for any more: keys that are found come and go.
+            self._kept = {one: kept for one, kept in self._kept.items() if now <= kept[0] + _FRESH_S}
             self._kept[name] = now, body
         return body
 

@@ -23,6 +23,8 @@ MAX_ROWS = 200
 MAX_GROUPS = 12
 _MAX_CELLS = 30
 _WITHOUT_POINTS = ("marginals", "points", "synthetic")
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What is raised for a release of another package's kind whose values or parts have a form of their own."""
 
 
 class PagePoint(msgspec.Struct, array_like=True, frozen=True):
@@ -72,10 +74,13 @@ def point_of(release: Release, names: Sequence[str]) -> PagePoint:
 
 
 def _few(release: Release) -> list[tuple[str, float, float | None]]:
-    """Return the numbers of a point; none for values that mean nothing one by one, or that are too many."""
+    """Return the numbers of a point; none for values that mean nothing one by one, are too many or cannot be named."""
     if release.kind in _WITHOUT_POINTS:
         return []
-    found = list(itertools.islice(named_numbers(release), MAX_NUMBERS + 1))
+    try:
+        found = list(itertools.islice(named_numbers(release), MAX_NUMBERS + 1))
+    except UNREADABLE:  # the stream goes on, whatever the page cannot draw
+        return []
     return [] if len(found) > MAX_NUMBERS else found
 
 

@@ -460,6 +460,19 @@ print(wanted)
     assert out.stdout.splitlines() == ["discrete_gaussian mix_rows", "[]"]
 
 
+def test_draws_that_need_more_words_need_no_other_compiled_code():
+    """Arrays that may be written to are another type, for which Numba would compile a kernel anew."""
+    given = []
+
+    def kernel(words, first, out):
+        given.append((words.flags.writeable, first))
+        return (2, len(words) - 5, 2) if len(given) == 1 else (3, len(words), 1 if len(given) == 2 else 0)
+
+    out = fcstream.Noise(fcstream.SeededEntropy(1))._fill(np.zeros(4, np.int64), 12, kernel, lambda word, more: 7)
+    assert given == [(False, 0), (False, 3), (False, 3)]
+    assert out.tolist() == [0, 0, 7, 0]
+
+
 @pytest.mark.slow
 def test_warm_up_compiles_what_a_window_needs():
     """After `warm_up`, a first window of any of the common kinds compiles nothing, and loads nothing from the cache."""

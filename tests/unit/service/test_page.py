@@ -353,3 +353,22 @@ def test_a_ledger_that_cannot_be_read_leaves_the_page_without_earlier_windows(mo
         assert "the page lacks earlier windows of rooms: away" in caplog.text
         stream.release(server.page, 30)
         assert len(server.page.windows(("rooms", None), "").points) == 2
+
+
+ODD = [
+    {"parts": {"quantiles": ["low"]}},
+    {"parts": {"tables": [["a"]], "columns": []}},
+    {"parts": {"levels": 3}},
+    {"parts": [1]},
+    {"value": 3.0},
+    {"value": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_kind_of_another_package_with_a_form_of_its_own_does_not_stop_the_stream(odd):
+    """What it calls its parts may mean something else here."""
+    history = PageHistory(7)
+    history.add([shown_release(kind="own", **odd), shown_release(kind="own", window_open_ms=10, window_close_ms=20)])
+    fresh = history.read(("rooms", None))
+    assert [msgspec.json.decode(point)[3] for point in fresh.points] == [None, [5.0]]
