@@ -46,7 +46,7 @@ class TreeOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     Cost
     ----
-    rho; a window with too few records 2 to 5 percent of it.
+    rho; a window with too few records 1 to 4 percent of it.
 
     Privacy
     -------
