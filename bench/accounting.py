@@ -231,9 +231,9 @@ def one_window(ledger: Ledger, index: int, block: str) -> None:
     ledger.acknowledge([key])
 
 
-def sqlite() -> None:
+def sqlite(windows: int = 60, turns: int = 11) -> None:
     """Charge and seal are one fsync of the log each; more (checkpoints) shows as a lower ratio."""
-    windows, turns, ratios, times = 60, 11, [], []
+    ratios, times = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("FCSTREAM_BENCH_DIR")) as folder:
         ledger = SQLiteLedger(os.path.join(folder, "ledger.db"), terms("event"))
         bare = os.open(os.path.join(folder, "bare"), os.O_WRONLY | os.O_CREAT)
@@ -257,8 +257,7 @@ def sqlite() -> None:
     )
 
 
-def users() -> None:
-    many = 1_000_000
+def users(many: int = 1_000_000) -> None:
     keys = np.sort(np.frombuffer(secrets.token_bytes(16 * many), "S16"))
     with tempfile.TemporaryDirectory() as folder:
         path, seconds = os.path.join(folder, "ledger.db"), []

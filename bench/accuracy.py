@@ -43,6 +43,8 @@ JOBS = [  # n, d, largest allowed ratio to the ideal
 FRIENDLY = {(800, 1000): 3.25, (800, 100): 0.508}  # FC_Avg as the reference implementation measured it
 OUTLIERS = {0.0: 1.0, 0.01: 1.12, 0.05: 1.12, 0.2: 1.4}  # share, largest allowed ratio to the error without
 SEARCH = [(800, 100), (800, 1000)]
+OUTLIERS_D = (100, 1000)
+FOUND_N, SAMPLED_N = 100_000, 50_000  # rows whose diameter is searched for
 MAX_SEARCH, MAX_FIGURE, MAX_FIND_MS, MIN_SAMPLED = 1.15, 1.05, 5.0, 5.0
 FIGURE = [  # n, d, R
     *((800, 1000, reach) for reach in (1e3, 1e5, 1e7, 1e9)),
@@ -113,7 +115,7 @@ def against_known_radius(reps: int, rng: np.random.Generator) -> int:
 def with_outliers(reps: int, rng: np.random.Generator) -> int:
     missed = 0
     print(f"\n{'d':>5} {'outliers':>8} {'error':>7} {'ratio':>6} {'must':>5} {'searched':>8}  CoinPress, best steps")
-    for d in (100, 1000):
+    for d in OUTLIERS_D:
         data, clean = [rng.normal(size=(800, d)) for _ in range(reps)], 0.0
         for share, must in OUTLIERS.items():
             for rows in data:
@@ -159,7 +161,7 @@ def against_coinpress(reps: int, rng: np.random.Generator) -> int:
 
 
 def speed_of_search(reps: int, rng: np.random.Generator) -> int:
-    n, d = 100_000, 2
+    n, d = FOUND_N, 2
     mechanism = SearchedMean(PrivacyLoss.charge(1, 1e-8), search_radii(Lattice(1e-3), 0.01, 100), d, n)
     counter, noise = mechanism.counter(d, 1, Noise()), Noise()
     counter.add(0, np.rint(rng.normal(size=(n, d)) * 1000))
@@ -176,7 +178,7 @@ def speed_of_search(reps: int, rng: np.random.Generator) -> int:
 
 
 def speed_in_a_sample(reps: int, rng: np.random.Generator) -> int:
-    n, d = 50_000, 5
+    n, d = SAMPLED_N, 5
     rows = np.rint(rng.normal(size=(n, d)) * 1000)
     took: dict[str, list[float]] = {"exact": [], "blocks": []}
     for _ in range(max(2, reps // 25)):

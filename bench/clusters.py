@@ -42,6 +42,9 @@ from fcstream.releases.clusters.tuples import TupleAverage, radius_grid
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
+FIGURE7_ROWS = 250_000
+PAPER_RHOS = (1, 4, 10)
+MIXTURES = ((2, 20_000), (2, 100_000), (8, 100_000))  # d, n
 TARGETS = {100_000: 0.0003, 200_000: 0.0001}
 LSH = {20_000: 0.860, 50_000: 0.774, 100_000: 0.755, 200_000: 0.692}  # Google's LSH clustering at epsilon = 2, measured
 
@@ -118,7 +121,7 @@ def figure6(arguments: argparse.Namespace) -> bool:
 
 def figure7(arguments: argparse.Namespace) -> bool:
     """n = 250,000 of five Gaussians N(c, I), c uniform in {1, 2}**d; ball 10 sqrt(d)."""
-    well, k, n = True, 5, 250_000
+    well, k, n = True, 5, FIGURE7_ROWS
     print("d | t | predicted separation | released | labeling failure: median, worst | with the true centers")
     for d in arguments.dimensions:
         lattice = Lattice(1e-3)
@@ -152,7 +155,7 @@ def mixtures(arguments: argparse.Namespace) -> bool:
     print(
         "d | n | t | released | weights | means, deviations | covariances, share | the rows' own: weights, means, cov."
     )
-    for d, n in ((2, 20_000), (2, 100_000), (8, 100_000)):
+    for d, n in MIXTURES:
         lattice, found, own = Lattice(1e-5), [], []
         job = ClusterJob(3, (0.0,) * d, 1.2, n // 2, spread=0.04 * 1.5 * d**0.5 + 0.06, lloyd=False)
         made = MixtureAlgorithm.of(job, LOSS, lattice)
@@ -309,7 +312,7 @@ def paper(arguments: argparse.Namespace) -> bool:
     """What the k-tuple paper's own radii and Laplace noise ask for, beside the two other forms."""
     k, well = 3, True
     print("rho | tuples, separation: friendly | ktuples | variant = paper")
-    for rho in (1, 4, 10):
+    for rho in PAPER_RHOS:
         told = []
         for more in ({"method": "friendly"}, {"method": "ktuples"}, {"method": "ktuples", "variant": "paper"}):
             job = ClusterJob(k, (0.0, 0.0), 1.0, 100_000, **more)

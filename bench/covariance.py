@@ -81,8 +81,7 @@ def accuracy(reps: int, rng: np.random.Generator) -> None:
         )
 
 
-def speed(rng: np.random.Generator) -> bool:
-    d, shards = 64, 400
+def speed(rng: np.random.Generator, d: int = 64, shards: int = 400) -> bool:
     errors = rng.normal(size=(shards, d, d)) * 1e-3
     root = np.linalg.cholesky(truth_of(d, rng))
     matrices = root @ (np.eye(d) + (errors + errors.transpose(0, 2, 1)) / 2) @ root.T

@@ -59,8 +59,8 @@ class Reading(msgspec.Struct):
     light: float
 
 
-def sums() -> None:
-    rows = np.random.default_rng(1).normal(20.0, 0.5, (12_800, 16))
+def sums(n: int = 12_800) -> None:
+    rows = np.random.default_rng(1).normal(20.0, 0.5, (n, 16))
     for name, points in (("floats", rows), ("lattice points, step 0.001", np.rint(rows / 0.001))):
         changed = sum(sum(row) != sum(reversed(row)) for row in points.tolist())
         print(f"{name}: {changed:,} of {len(rows):,} sums of 16 differ when added from the other end")
@@ -74,7 +74,7 @@ def threads() -> None:
             print(f"{layer}, {name}: {'works' if done.returncode == 0 else f'ends with {done.returncode}'}")
 
 
-def decoding() -> None:
+def decoding(number: int = 100_000) -> None:
     decode = msgspec.json.Decoder(Reading).decode
 
     def plain() -> None:
@@ -86,7 +86,7 @@ def decoding() -> None:
                 raise ValueError(name)
 
     for name, action in (("msgspec", lambda: decode(LINE)), ("json and checks", plain)):
-        best = min(timeit.repeat(action, number=100_000, repeat=5)) / 100_000
+        best = min(timeit.repeat(action, number=number, repeat=5)) / number
         print(f"{name}: {1e6 * best:.2f} us a record")
 
 

@@ -61,7 +61,7 @@ def telemetry(path: Path, n: int) -> None:
             )
 
 
-def throughput() -> None:
+def throughput(n: int = 400_000) -> None:
     import operator
 
     import msgspec
@@ -69,7 +69,6 @@ def throughput() -> None:
     from fcstream.connectors import open_sink, open_source
     from fcstream.service.batch import run
 
-    n = 400_000
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder) / "in.jsonl"
         telemetry(path, n)
@@ -145,13 +144,12 @@ def wall_and_process(job) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def close() -> None:
+def close(n: int = 100_000, d: int = 16) -> None:
     from fcstream.accounting.losses import PrivacyLoss
     from fcstream.counting.exact import FriendCounts
     from fcstream.releases.means.mean import RecentredMean
     from fcstream.stream.lattice import Lattice
 
-    n, d = 100_000, 16
     rows = np.rint(np.random.default_rng(0).normal(size=(n, d)) * 1000)
     radius_squared = Lattice(1e-3).radius_squared(2**0.5 * (d**0.5 + np.log(100 * n) ** 0.5))
     friends = FriendCounts(d, radius_squared)
@@ -202,8 +200,8 @@ print((status("VmHWM") - before) * 1024 / (8 * n * d))
 """
 
 
-def memory() -> None:
-    for n, d in ((50_000, 16), (40_000, 64)):
+def memory(shapes: tuple[tuple[int, int], ...] = ((50_000, 16), (40_000, 64))) -> None:
+    for n, d in shapes:
         done = subprocess.run(
             [sys.executable, "-c", MEMORY, str(n), str(d)], capture_output=True, text=True, check=True
         )
@@ -241,15 +239,16 @@ def noise() -> None:
     print(f"  OpenDP 0.16 Gaussian on a float vector of 1,000: {1e3 * theirs:.1f} ms: {theirs / mine:.0f} x; must 20 x")
 
 
-def start() -> None:
+def start(runs: int = RUNS, has_cold: bool = True) -> None:
+    """A run that is not cold finds the kernels that were compiled before."""
     times = []
-    for _ in range(7):
+    for _ in range(runs):
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "fcstream", "--help"], capture_output=True, check=True)
         times.append(time.perf_counter() - started)
     print(f"start: fcstream --help {statistics.median(times):.2f} s; must 0.3 s")
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache"}
+        env = os.environ | ({"NUMBA_CACHE_DIR": f"{folder}/cache"} if has_cold else {})
 
         def call(*args: str) -> float:
             started = time.perf_counter()

@@ -34,6 +34,7 @@ from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.local.device.accounts import DeviceCharge, Reply
 from fcstream.local.device.journal import FileJournal
 
+Shapes = tuple[tuple[int, int], ...]
 TURNS = 7
 MESSAGE = 200
 REPLY = b'{"nano":1000,"query":"range-0001","round":1,"status":"answered","values":[123456]}'
@@ -88,8 +89,8 @@ def tell(what: str, ours: list[float], theirs: list[float], floor: list[float] |
     print(f"{what}: file {1e3 * one:.2f} ms, SQLite {1e3 * other:.2f} ms ({other / one:.2f} times){disk}")
 
 
-def spool() -> None:
-    for batch, times in ((1, 100), (100, 100), (2000, 20)):
+def spool(appends: Shapes = ((1, 100), (100, 100), (2000, 20)), many: int = 400) -> None:
+    for batch, times in appends:
         bodies = [os.urandom(MESSAGE) for _ in range(batch)]
         with folder() as place:
             ours, db, disk = Spool(place / "spool", 1 << 32), database(place / "db"), bare(place / "bare")
@@ -102,7 +103,7 @@ def spool() -> None:
             db.close()
             ours.close()
     with folder() as place:
-        many, bodies = 400, [os.urandom(MESSAGE) for _ in range(1000)]
+        bodies = [os.urandom(MESSAGE) for _ in range(1000)]
         ours, db = Spool(place / "spool", 1 << 32), database(place / "db.sqlite")
         for _ in range(many):
             ours.append(bodies)
@@ -134,8 +135,8 @@ def spool() -> None:
         print(f"left on the disk: {size(place / 'spool'):,} bytes in files, {size(place / 'db.sqlite'):,} in SQLite")
 
 
-def device() -> None:
-    for devices, times in ((1, 100), (1000, 10)):
+def device(shapes: Shapes = ((1, 100), (1000, 10))) -> None:
+    for devices, times in shapes:
         names, numbers = [f"device-{i}" for i in range(devices)], count()
         with folder() as place:
             ours, db = FileJournal(place / "journal", keep=10**6), database(place / "db")
@@ -164,11 +165,11 @@ def device() -> None:
             db.close()
 
 
-def ledger() -> None:
+def ledger(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> None:
     calls = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "extending" / "calls_ledger.py"))["CallsLedger"]
     terms = Terms("rooms", "event", PrivacyLoss.cap("1", "1e-6"), "{}")
     body = bytes(400)
-    for windows in (1_000, 10_000, 100_000):
+    for windows in sizes:
         with folder() as place:
             path = str(place / "ledger.db")
             for make in (SQLiteLedger, calls):
@@ -181,10 +182,10 @@ def ledger() -> None:
                 kept.close()
             ours = seconds(lambda: SQLiteLedger(path, terms).close())  # noqa: B023
             theirs = seconds(lambda: calls(f"{path}.calls", terms).close())  # noqa: B023
-            sizes = size(Path(path)) / windows, size(Path(f"{path}.calls")) / windows
+            held = size(Path(path)) / windows, size(Path(f"{path}.calls")) / windows
             print(
-                f"{windows:,} windows: SQLite opens in {ours:.2f} s, {sizes[0]:.0f} bytes a window; a file of calls in "
-                f"{theirs:.2f} s, {sizes[1]:.0f} bytes, and holds all of it in memory"
+                f"{windows:,} windows: SQLite opens in {ours:.2f} s, {held[0]:.0f} bytes a window; a file of calls in "
+                f"{theirs:.2f} s, {held[1]:.0f} bytes, and holds all of it in memory"
             )
 
 

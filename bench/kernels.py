@@ -39,6 +39,7 @@ CASES = {  # n, d, outliers: (must, aim) times the best peer
 PEERS = ("balltree", "kdtree", "ckdtree", "gemm64", "gemm32", "blocks32")
 PATIENCE = 3.0  # seconds after which a peer is out of the race
 REPEATS = 9
+Shapes = tuple[tuple[int, int], ...]  # n, d
 
 
 # -- data and rivals -----------------------------------------------------------------------------------------------
@@ -305,7 +306,12 @@ def speed(run, work: float, repeats: int = 5) -> float:  # type: ignore[no-untyp
     return statistics.median(found)
 
 
-def peaks() -> None:
+def peaks(
+    shapes: tuple[tuple[int, int, int], ...] = (
+        (2, 8192, 512), (16, 8192, 512), (64, 8192, 512), (256, 4096, 512), (1000, 2048, 256),
+    ),
+    rounds: int = 5_000_000,
+) -> None:  # fmt: skip
     """The float64 kernel and the 8-bit sweep against loops that only compute."""
     from numba import njit
 
@@ -323,8 +329,7 @@ def peaks() -> None:
             pairs._screen((rows, row_codes, bars), 0, m, (tiles, codes, starts), t, radius2, row_counts, lane_counts, t)
 
     floats, width, dots = peak_loops()
-    rounds = 5_000_000
-    for d, n, m in ((2, 8192, 512), (16, 8192, 512), (64, 8192, 512), (256, 4096, 512), (1000, 2048, 256)):
+    for d, n, m in shapes:
         points, radius_squared = lattice(n + m, d)
         frame = Frame(points, float(radius_squared), pairs.SCREENS and d >= 12)
         pane, batch = TileSegment(d, frame, 1, []), frame.encode(points[n:])
@@ -349,18 +354,18 @@ def peaks() -> None:
 # -- the stream ----------------------------------------------------------------------------------------------------
 
 
-def marginal() -> None:
+def marginal(scale: int = 1) -> None:
     """Points per second into a window of 1e5, and how long its close takes at worst."""
     from fcstream.counting.exact import FriendCounts
 
     for d, must in ((2, 1e7), (16, 4e6), (64, 1e5), (256, None), (1000, None)):
-        n = 100_000 if d <= 64 else 30_000
-        points, radius_squared = lattice(n + 20_000, d)
+        n, more = (100_000 if d <= 64 else 30_000) // scale, 20_000 if scale == 1 else 9_000
+        points, radius_squared = lattice(n + more, d)
         counter = FriendCounts(d, radius_squared)
         counter.add(0, points[:n])
         counter.view([0])
         rates, closes = [], []
-        for start in range(n, n + 20_000 - 8192, 2048 if d > 64 else 4096):
+        for start in range(n, n + more - 8192, 2048 if d > 64 else 4096):
             fresh = points[start : start + 8192 if d <= 16 else start + 2048]
             begin = time.process_time()
             for at in range(0, len(fresh), 256):
@@ -381,9 +386,9 @@ def marginal() -> None:
         )
 
 
-def batches() -> None:
+def batches(shapes: Shapes = ((100_000, 2), (100_000, 16), (20_000, 64), (20_000, 256))) -> None:
     """What a whole window costs in small batches."""
-    for n, d in ((100_000, 2), (100_000, 16), (20_000, 64), (20_000, 256)):
+    for n, d in shapes:
         points, radius_squared = lattice(n, d)
         sizes = (1, 16, 256, 1024, 4096)
         ingest(points, radius_squared)
@@ -400,11 +405,10 @@ def batches() -> None:
         )
 
 
-def hard() -> None:
+def hard(n: int = 12_000, dimensions: tuple[int, ...] = (2, 16, 64, 256)) -> None:
     """Data that defeat pruning and screening, against the plain kernel over all pairs."""
     rng = np.random.default_rng(0)
-    n = 12_000
-    for d in (2, 16, 64, 256):
+    for d in dimensions:
         shapes = {
             "median": rng.standard_normal((n, d)),
             "clusters": rng.standard_normal((n, d)) + 6 * rng.standard_normal((10, d))[rng.integers(0, 10, n)],
@@ -448,7 +452,7 @@ def plain(points: np.ndarray, radius_squared: int) -> np.ndarray:
     return row_counts + lane_counts
 
 
-def sparse() -> None:
+def sparse(scale: int = 1) -> None:
     """Sampled pairs: against exact counts where those are slow, and how the cost of a window grows."""
     from fcstream.counting.exact import FriendCounts
     from fcstream.counting.sampled import BlockCounts
@@ -467,8 +471,8 @@ def sparse() -> None:
         blocks = 1 << (n // 32).bit_length() - 1
         return blocks, max(1, round(degree * blocks / n)) | 1
 
-    n, d, degree = 1_000_000, 64, 1000
-    points, radius_squared = lattice(100_000, d)
+    n, d, degree = 1_000_000 // scale, 64, 1000
+    points, radius_squared = lattice(100_000 // scale, d)
     rates = []
     for kind in ("blocks", "exact"):
         counter = (
@@ -478,7 +482,7 @@ def sparse() -> None:
         )
         if isinstance(counter, Filling):  # it learns how much of the work distances decide
             counter.filling = False
-            counter.add(0, points[:20_000])
+            counter.add(0, points[: 20_000 // scale])
             counter.view([0])
             counter.filling = True
         for _ in range(0, n, len(points)):
@@ -487,7 +491,7 @@ def sparse() -> None:
         counter._flush(held)
         if isinstance(counter, Filling):
             counter.filling = False
-        fresh = points[: 50_000 if kind == "blocks" else 2000]
+        fresh = points[: (50_000 if kind == "blocks" else 2000) // scale]
         begin = time.process_time()
         counter.add(0, fresh)
         counter._flush(held)
@@ -500,7 +504,7 @@ def sparse() -> None:
     )
     d, degree, costs = 16, 500, {}
     points, radius_squared = lattice(100_000, d)
-    for n in (100_000, 100_000, 400_000, 1_600_000, 4_000_000):
+    for n in (size // scale for size in (100_000, 100_000, 400_000, 1_600_000, 4_000_000)):
         counter = BlockCounts(d, radius_squared, *blocks_of(n, degree), Noise(SeededEntropy(0)))
         begin = time.process_time()
         for start in range(0, n, 4096):
@@ -517,9 +521,9 @@ def sparse() -> None:
     )
 
 
-def memory() -> None:
+def memory(shapes: Shapes = ((1_000_000, 2), (400_000, 16), (200_000, 64), (50_000, 256))) -> None:
     """Resident memory of a window, in a process of its own."""
-    for n, d in ((1_000_000, 2), (400_000, 16), (200_000, 64), (50_000, 256)):
+    for n, d in shapes:
         out = subprocess.run(
             [sys.executable, __file__, "--memory", str(n), str(d)], capture_output=True, text=True, check=True,
             env=os.environ | {"FCSTREAM_THREADS": "1"},
@@ -556,11 +560,11 @@ def hold(n: int, d: int) -> None:
     print(resident() - before)
 
 
-def threads() -> None:
+def threads(shapes: Shapes = ((20_000, 256), (5_000, 1000), (20_000, 64))) -> None:
     """Wall time with one thread and with two."""
     from fcstream.counting import threads as pool
 
-    for n, d in ((20_000, 256), (5_000, 1000), (20_000, 64)):
+    for n, d in shapes:
         points, radius_squared = lattice(n, d)
         times: dict[int, list[float]] = {1: [], 2: []}
         ingest(points, radius_squared)

@@ -59,6 +59,8 @@ RHO = "rho per m2"
 EVEN4, DOUBLING10, EVEN64 = Rounds(4, "even"), Rounds(10, "doubling"), Rounds(64, "even")
 PLENTY = PrivacyLoss.cap(10**6)
 KM = 1000.0
+TAXIS, USERS = 9740, 10**6
+SERIES = ((7, 1e-4), (28, 1e-4), (56, 1e-4), (56, 2.5e-5), (56, 4e-4))  # moments, rho per m2 in all
 SEEDS = itertools.count()  # no noise is used twice: what comes of chance must not come again
 WAYS = {
     "BM0": ("BM0", DOUBLING10),
@@ -86,8 +88,9 @@ def houston() -> tuple[Euclidean, np.ndarray]:
     return space, space.encode_all(np.stack([east, north], axis=1))
 
 
-def taxis(steps: int, n: int = 9740, seed: int = 5) -> tuple[Euclidean, np.ndarray]:
+def taxis(steps: int, seed: int = 5) -> tuple[Euclidean, np.ndarray]:
     """Places of n taxis at each step, (steps, n, 2): around hot spots of a city of 100 km, half of them on the move."""
+    n = TAXIS
     rng = np.random.default_rng(seed)
     spots = rng.normal(0, 9 * KM, (25, 2))
     home = rng.choice(25, n, p=rng.dirichlet(np.ones(25) * 2))
@@ -100,6 +103,17 @@ def taxis(steps: int, n: int = 9740, seed: int = 5) -> tuple[Euclidean, np.ndarr
         found.append(place)
     space = Euclidean((-50 * KM, -50 * KM), (50 * KM, 50 * KM), step=10.0, unit=KM)
     return space, np.stack([space.encode_all(p) for p in found])
+
+
+def digits() -> np.ndarray:
+    """Gray levels of images, (n, 784)."""
+    return np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+
+
+def households() -> np.ndarray:
+    """Incomes, a household each."""
+    with gzip.open(data("acs_household_income.csv.gz"), "rt") as file:
+        return np.array([float(row["hh_income"]) for row in csv.DictReader(file)])
 
 
 def quartiles(values: list[float]) -> str:
@@ -229,7 +243,7 @@ def chance(repeats: int) -> Iterator[Row]:
         for way, (errors, savings) in found.items():
             yield Row("Counts of 3000 incidents, one square", "10 km", RHO, per_m2, way, errors, savings, "relative")
     # Noisy distances are the same on a line, where digits stand as far from 0 as from the one asked about.
-    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    images = digits()
     line, ways = Euclidean((0.0,), (8000.0,), 1.0, unit=100.0), ("BM1", "PM1 c4", "PM1 log-c10")
     picks = rng.permutation(len(images))[:10]
     away = [np.rint(np.sqrt(((images - images[pick]) ** 2).sum(axis=1))).astype(np.int64) for pick in picks]
@@ -247,7 +261,7 @@ def chance(repeats: int) -> Iterator[Row]:
 
 
 def nearest(repeats: int) -> Iterator[Row]:
-    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    images = digits()
     picks = np.random.default_rng(3).permutation(len(images))[: min(repeats, 40)]
     crowd, space = np.delete(images, picks, axis=0), Euclidean.cube(784, 0.0, 255.0, 1.0, unit=100.0)
     ways = {
@@ -284,7 +298,7 @@ def series(repeats: int) -> Iterator[Row]:
     runs = max(3, repeats // 3)
     ways = {way: WAYS[way] for way in ("BM0", "PM0 log-c10", "BM1", "PM1 log-c10")} | {"PM1 c64": ("PM1", EVEN64)}
     for width in (5 * KM, 10 * KM):
-        for m, per_m2 in ((7, 1e-4), (28, 1e-4), (56, 1e-4), (56, 2.5e-5), (56, 4e-4)):
+        for m, per_m2 in SERIES:
             space, places = taxis(m)
             found = {way: _in_a_row(space, places, width, per_m2, runs, *how) for way, how in ways.items()}
             report(f"series, m {m}, {width / KM:g} km, B {per_m2:g}/m2 in all", found)
@@ -318,9 +332,7 @@ def _in_a_row(space, places, width, per_m2, runs, method, rounds) -> tuple[list[
 
 
 def threshold(repeats: int) -> Iterator[Row]:
-    with gzip.open(data("acs_household_income.csv.gz"), "rt") as file:
-        incomes = np.array([float(row["hh_income"]) for row in csv.DictReader(file)])
-    space = Records(-1000.0, 500_000.0)
+    incomes, space = households(), Records(-1000.0, 500_000.0)
     from fcstream.local import Component, Fleet, LocalBudget, LocalFilter
 
     for share in (Fraction(1, 20), Fraction(1, 2), Fraction(3, 5)):
@@ -349,9 +361,9 @@ def threshold(repeats: int) -> Iterator[Row]:
 def speed() -> None:
     rng = np.random.default_rng(4)
     space = Euclidean((0.0, 0.0), (100 * KM, 100 * KM), step=10.0, unit=KM)
-    points = space.encode_all(rng.normal(50 * KM, 15 * KM, (10**6, 2)))
+    points = space.encode_all(rng.normal(50 * KM, 15 * KM, (USERS, 2)))
     counting = RangeCount.around("place", space, (50 * KM, 50 * KM), (20 * KM, 20 * KM))
-    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    images = digits()
     gray = Euclidean.cube(784, 0.0, 255.0, 1.0, unit=100.0)
     near = Nearest.at("place", gray, images[5], 10)
     print("\nseconds a query: processor (clock); medians of 3, the first run apart")
@@ -374,7 +386,7 @@ def speed() -> None:
                 cpu, wall = np.median(times[1:], axis=0)
                 words = "seeded words" if seeded else "the system's words"
                 print(f"  {title}, {method}, {words}: {cpu:.2f} ({wall:.2f}); saving {answer.saving:.2f}", flush=True)
-    left = np.random.default_rng(1).integers(5 * 10**9, 10**10, 10**6)
+    left = np.random.default_rng(1).integers(5 * 10**9, 10**10, USERS)
     started = time.perf_counter()
     shares(BudgetSchedule(10**10, 2), 2, left)
     print(f"  shares of a million users (Algorithm 3): {time.perf_counter() - started:.3f}")

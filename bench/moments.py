@@ -199,13 +199,13 @@ def rivals(seeds: int) -> None:
                 print(f"{name} | {n} | {what} | {middle}{least}{nulls} | {' | '.join(found)}", flush=True)
 
 
-def speed() -> bool:
-    rows = np.random.default_rng(1).normal(size=(100_000, 64)) * np.geomspace(0.1, 10, 64)
-    grid = Grid(Lattice(1e-3), tuple(Feature(f"x{k}", -1000.0, 1000.0) for k in range(64)))
-    counter, best = FriendCounts(64, None), {}
+def speed(n: int = 100_000, d: int = 64) -> bool:
+    rows = np.random.default_rng(1).normal(size=(n, d)) * np.geomspace(0.1, 10, d)
+    grid = Grid(Lattice(1e-3), tuple(Feature(f"x{k}", -1000.0, 1000.0) for k in range(d)))
+    counter, best = FriendCounts(d, None), {}
     counter.add(0, grid.points(rows))
     for scale in ("learned", "declared"):
-        options = ClippedCovarianceOptions(rho=1.0, size_hint=100_000, scale=scale)
+        options = ClippedCovarianceOptions(rho=1.0, size_hint=n, scale=scale)
         mechanism, walls, processors = options.build(BuildContext(grid)), [], []
         for _ in range(8):
             wall, processor = time.perf_counter(), time.process_time()
@@ -213,7 +213,7 @@ def speed() -> bool:
             walls.append(time.perf_counter() - wall)
             processors.append(time.process_time() - processor)
         best[scale] = min(processors[1:])
-        print(f"d = 64, n = 100,000, scale {scale}: {best[scale]:.3f} s of processor, {min(walls[1:]):.3f} s passed")
+        print(f"d = {d}, n = {n:,}, scale {scale}: {best[scale]:.3f} s of processor, {min(walls[1:]):.3f} s passed")
     print(f"(limit {LONGEST} s)")
     return max(best.values()) <= LONGEST
 

@@ -35,6 +35,7 @@ from fcstream.predicates import (
 )
 
 RUNS, ARRIVE, SOME = 3, 500, 120
+LESS = 1  # numbers of items are divided by it
 Rival = Callable[[np.ndarray, np.ndarray], np.ndarray]
 SHAPES = [(2, 2), (2, 16), (5, 2), (5, 16), (8, 2), (8, 16)]
 
@@ -110,6 +111,7 @@ def tuples() -> None:
         apart = min(np.linalg.norm(centers[i] - centers[j]) for i in range(k) for j in range(i))
 
         def items(n: int, noise: float, strangers: float = 0.0) -> np.ndarray:
+            n = n // LESS
             made = centers + rng.normal(size=(n, k, d)) * noise / np.sqrt(d)  # noqa: B023
             odd = rng.random(n) < strangers  # noqa: B023
             made[odd] = rng.normal(size=(odd.sum(), k, d)) * 1e6  # noqa: B023
@@ -119,7 +121,7 @@ def tuples() -> None:
         row(f"match {label} friends", MatchTuples(k, d), items(12000, apart / 40), numpy_match, k * k)
         row(f"match {label} mixed", MatchTuples(k, d), items(6000, apart / 40, 0.1), numpy_match, k * k)
         row(f"match {label} bar", MatchTuples(k, d), items(3000, apart / 12), numpy_match, k * k)
-        made = np.rint(centers + rng.normal(size=(8000, k, d)) * 1000)
+        made = np.rint(centers + rng.normal(size=(8000 // LESS, k, d)) * 1000)
         radii = (int(1000**2 * (2 * d + 6 * (2 * d) ** 0.5)),) * k
         row(f"ordered {label}", OrderedTuples(radii, d), made, numpy_ordered(radii), 1)
 
@@ -141,7 +143,7 @@ def matrices() -> None:
         rng = np.random.default_rng(d)
         root = rng.normal(size=(d, d)) + 2 * np.eye(d)
         for name, width, n in (("friends", 0.012, 4000), ("mixed", 0.03, 4000)):
-            change = rng.normal(size=(n, d, d)) * width
+            change = rng.normal(size=(n // LESS, d, d)) * width
             made = root @ (np.eye(d) + (change + change.transpose(0, 2, 1)) / 2) @ root.T
             made = (made + made.transpose(0, 2, 1)) / 2
             row(f"matrices d={d} {name}", MatrixDistance(d, 0.1), made, numpy_matrices(0.1), d * d)
@@ -150,7 +152,7 @@ def matrices() -> None:
 def bits() -> None:
     for length in (64, 1024):
         rng = np.random.default_rng(length)
-        words = pack_bits(rng.random((20000, length)) < 0.5)
+        words = pack_bits(rng.random((20_000 // LESS, length)) < 0.5)
         limit = length // 2 - 2
 
         def rival(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -168,7 +170,7 @@ def within(x, y):  # type: ignore[no-untyped-def]
 
 def user() -> None:
     for d in (2, 16):
-        points = np.rint(np.random.default_rng(d).normal(size=(8000, d)) * 1000)
+        points = np.rint(np.random.default_rng(d).normal(size=(8000 // LESS, d)) * 1000)
 
         def rival(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             return ((x[:, None] - y[None]) ** 2).sum(axis=2) <= 2e6 * d  # noqa: B023

@@ -52,8 +52,9 @@ class Spy:
         def release(mechanism, view, charge, noise):
             spy._mask = np.zeros(view.size, bool)  # stays so if the size stops the window
             outcome = spy._release(mechanism, view, charge, noise)
-            points = view.points()
-            core = points[spy._mask]
+            points, arrival_order = view.points(), view.arrival_order()
+            assert arrival_order is not None
+            core = points[spy._mask[arrival_order]]  # keep bits are drawn in the order of arrival
             spy.truths.append(
                 (core.mean(axis=0) if len(core) else None, points.mean(axis=0) if len(points) else None, len(points))
             )

@@ -26,8 +26,12 @@ def errors(size: int) -> np.ndarray:
     return np.array(found)
 
 
-if __name__ == "__main__":
+def main() -> None:
     for size in (400, 640, 1000):
         found = errors(size)
         two, three = (found <= 2).sum(), (found <= 3).sum()
         print(f"{size} records: {len(found)} released; held by 2 sigma {two}, by 3 {three}; largest {found.max():.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,10 @@
 """Sums of several columns beside OpenDP's: the noise of each at the same rho, from public ranges alone.
 
-    python bench/sums.py OPENDP_PYTHON
+    python bench/sums.py [OPENDP_PYTHON]
 
 OpenDP adds up each column by itself (clamped, exact sum, Gaussian noise) at rho / d; its scale is the smallest that its
-own map allows. Ours takes the better of two ways by public numbers, for all columns together.
+own map allows; without its interpreter ours stand alone. Ours takes the better of two ways by public numbers, for all
+columns together.
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ def sigmas(ranges: list[tuple[int, int]]) -> list[float]:
     return list(answer.mechanism.predicted_sigmas(1000, answer.grid).values())
 
 
-def main(opendp: str) -> None:
+def main(opendp: str | None = None) -> None:
     for name, ranges in RANGES.items():
         ours = sigmas(ranges)
+        if opendp is None:
+            print(f"{name:36} ours {' '.join(f'{sigma:.0f}' for sigma in ours[:4])}")
+            continue
         given = json.dumps([RHO, ranges])
         done = subprocess.run([opendp, "-c", OPENDP], input=given, capture_output=True, text=True, check=True)
         theirs = json.loads(done.stdout)

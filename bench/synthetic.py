@@ -169,10 +169,11 @@ def beside(ours: Found, other: Found) -> str:
     return f"errors {told}; seconds {ours[1] / other[1]:.3f}"
 
 
-def speed() -> None:
+def speed(n: int = 2**17, widths: tuple[int, int] = (64, 256)) -> None:
     """Updates and closing of windows of a million records: batches of 8,192, the same table eight times."""
-    for p, options in ((64, {}), (64, {"projection": "previous"}), (64, {"projection": "ones"}), (256, {})):
-        rng, n = np.random.default_rng(0), 2**17
+    few, many = widths
+    for p, options in ((few, {}), (few, {"projection": "previous"}), (few, {"projection": "ones"}), (many, {})):
+        rng = np.random.default_rng(0)
         hidden, weights = rng.normal(size=(n, 3)).astype(np.float32), rng.normal(size=(3, p)).astype(np.float32)
         rows = (hidden @ weights + rng.normal(size=(n, p)).astype(np.float32) > 0.3).astype(np.float64)
         grid = _coded(np.zeros((1, p)), None)[1]

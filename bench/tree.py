@@ -154,11 +154,14 @@ def shares(arguments: argparse.Namespace) -> None:
         print(f"{changed} | {' | '.join(told)}", flush=True)
 
 
+SPEEDS = ((1_000_000, 2, 8), (100_000, 8, 8), (100_000, 64, 10))  # n, d, k
+
+
 def speed(arguments: argparse.Namespace) -> None:
     """Processor seconds of one answer, the second of two."""
     rng = np.random.default_rng(0)
     print("n | d | k | processor seconds")
-    for n, d, k in ((1_000_000, 2, 8), (100_000, 8, 8), (100_000, 64, 10)):
+    for n, d, k in SPEEDS:
         rows = np.clip(rng.uniform(-0.7, 0.7, size=(k, d))[rng.integers(0, k, n)] + rng.normal(0, 0.05, (n, d)), -1, 1)
         for turn in range(2):
             start = time.process_time()

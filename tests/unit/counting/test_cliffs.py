@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import REPOSITORY, naive
+from support import naive
 from support.helpers import exact_counts
 
 from fcstream.counting import exact as module
@@ -153,11 +153,3 @@ def test_views_stay_as_they_are_until_the_next_change(monkeypatch):
     counter.drop(1)
     counter.free_spare()
     assert counter.view([2]).size == 50
-
-
-def test_the_bench_of_cliffs_runs(capsys, monkeypatch):
-    import runpy
-
-    bench = runpy.run_path(str(REPOSITORY / "bench" / "cliffs.py"))
-    assert bench["main"](["--smoke", "order", "sliding", "spread"]) == 0
-    assert "counted anew" in capsys.readouterr().out
