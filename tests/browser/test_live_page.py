@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from support.browser import SECONDS, visiting
@@ -105,12 +105,12 @@ def service(folder, port):
         try:
             yield process
             process.send_signal(signal.SIGTERM)
+            process.wait(SECONDS)
         finally:
             stop.set()
             sender.join()
-            if sys.exc_info()[0] is not None:
-                process.kill()
-            _, errors = process.communicate(timeout=SECONDS)
+            process.kill()  # if it still runs
+            _, errors = process.communicate()
     assert process.returncode == 0, errors
 
 
@@ -123,21 +123,20 @@ def test_it_keeps_up_with_a_service_and_with_its_restart(browser, tmp_path):
         service={"listen": f"127.0.0.1:{port}", "page": True},
     )
     (tmp_path / "c.toml").write_text(text)
-    with service(tmp_path, port):
-        until(lambda: (tmp_path / "out.jsonl").exists() and (tmp_path / "out.jsonl").read_bytes())
-        going = visiting(browser, port, interrupted=True)
-        page = going.__enter__()
-        page.wait_for_selector(LISTED)
-        before = page.locator(LISTED).count()
-        page.wait_for_selector(f"{LISTED}:nth-child({before + 2})")
-    page.wait_for_function("() => document.getElementById('connection').textContent.includes('trying again')")
-    known = page.locator(LISTED).count()
-    assert known >= before + 2  # what was shown stays
-    with service(tmp_path, port):
-        page.wait_for_function("() => document.getElementById('connection').textContent.startsWith('Connected')")
-        page.wait_for_selector(f"{LISTED}:nth-child({known + 1})")
-        found = page.evaluate(VALUES)
-        going.__exit__(None, None, None)
+    with ExitStack() as visits:
+        with service(tmp_path, port):
+            until(lambda: (tmp_path / "out.jsonl").exists() and (tmp_path / "out.jsonl").read_bytes())
+            page = visits.enter_context(visiting(browser, port, interrupted=True))
+            page.wait_for_selector(LISTED)
+            before = page.locator(LISTED).count()
+            page.wait_for_selector(f"{LISTED}:nth-child({before + 2})")
+        page.wait_for_function("() => document.getElementById('connection').textContent.includes('trying again')")
+        known = page.locator(LISTED).count()
+        assert known >= before + 2  # what was shown stays
+        with service(tmp_path, port):
+            page.wait_for_function("() => document.getElementById('connection').textContent.startsWith('Connected')")
+            page.wait_for_selector(f"{LISTED}:nth-child({known + 1})")
+            found = page.evaluate(VALUES)
     with closing(open_reader(f"sqlite:{tmp_path / 'ledger.db'}")) as reader:
         sealed = [row_of(Release.from_bytes(line)) for line in reader.releases()]
     found = found[::-1]
