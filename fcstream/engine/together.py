@@ -122,9 +122,18 @@ def acknowledge_together(ledgers: JointLedger, engines: Sequence[Engine]) -> Non
 
 
 def raise_first(errors: list[BaseException]) -> None:
-    """Raise the first of some errors, with the others as its notes; an interrupt comes before all others."""
-    if errors:
-        first, *others = sorted(errors, key=lambda error: isinstance(error, Exception))
-        for other in others:
-            first.add_note(f"Another key failed too: {type(other).__name__}: {other}")
+    """Raise the first of some errors, with the others as its notes; an interrupt comes before all others.
+
+    The list is empty then: an error that its own frames still name is only let go, with what it holds open, when
+    garbage is collected.
+    """
+    if not errors:
+        return
+    first, *others = sorted(errors, key=lambda error: isinstance(error, Exception))
+    errors.clear()
+    for other in others:
+        first.add_note(f"Another key failed too: {type(other).__name__}: {other}")
+    try:
         raise first
+    finally:
+        del first, others

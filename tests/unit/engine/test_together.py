@@ -1,6 +1,8 @@
 """Windows of all keys in one transaction: the same journals as key by key, no draw before all charges are durable."""
 
+import gc
 import sqlite3
+import weakref
 
 import numpy as np
 import pytest
@@ -204,3 +206,22 @@ def test_charges_that_fail_together_charge_nobody(tmp_path, monkeypatch):
     engine.acknowledge()
     assert engine.parts[0].ledger.verify() > 0
     engine.abort()
+
+
+def test_an_error_that_was_raised_is_let_go_at_once():
+    class Held(Exception):
+        pass
+
+    def fails():
+        errors = [Held("one"), Held("another")]
+        together.raise_first(errors)
+
+    gc.disable()
+    try:
+        with pytest.raises(Held, match="one") as caught:
+            fails()
+        gone = weakref.ref(caught.value)
+        del caught
+        assert gone() is None
+    finally:
+        gc.enable()
