@@ -379,10 +379,10 @@ def _collection(facts: DeploymentFacts) -> Answer:
     read = list(dict.fromkeys([config.stream.time, *(feature.path or feature.name for feature in config.features)]))
     read += [name for name in (config.stream.user, config.stream.key) if name is not None]
     lateness = facts.job.schedule.lateness_ms
-    wait = "soon " if not lateness else f"{spell(lateness)} "
+    wait = "soon" if not lateness else spell(lateness)
     text = (
         f"The program reads {', '.join(map(code, read))} of each record and drops the rest; it forgets a record when "
-        f"its last window is answered, {wait}after the end of that."
+        f"its last window is answered, {wait} after that window's end."
     )
     return (
         "open",

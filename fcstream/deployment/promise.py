@@ -106,8 +106,8 @@ def summary(facts: DeploymentFacts, questions: Sequence[HazardAnswer]) -> Docume
     blocks: list[Block] = [
         Paragraph(
             f"Every {every} a program publishes numbers about the records of the last {length}: {listed}. Random noise "
-            "is added, so that nobody can tell from what is published whether a certain record was among them, up to "
-            "the bounds in this report."
+            "is added. It limits what anybody can learn from what is published about a certain record: how much, is "
+            "what this report says."
         ),
         Paragraph(
             f"Protected is {unit}. All that is ever published, together, is bounded by rho = {facts.guarantee.rho:g} "
@@ -178,6 +178,13 @@ def _who(facts: DeploymentFacts) -> str:
 # -- what is released, and to whom -------------------------------------------------------------------------------------
 
 
+def _features(facts: DeploymentFacts, options: Options) -> Sequence[str]:
+    """Return the features that an answer reads."""
+    wanted = [each.name for each in facts.config.features] if options.features is None else options.features
+    kept = [each.name for each in facts.config.features if (each.type == "text") == options.reads_text]
+    return options.uses([name for name in wanted if name in kept])
+
+
 def released(facts: DeploymentFacts) -> DocumentSection:
     config, schedule = facts.config, facts.job.schedule
     rows = tuple(
@@ -185,7 +192,7 @@ def released(facts: DeploymentFacts) -> DocumentSection:
             name_of(options),
             kind_of(options, part),
             what_of(options, facts.unit),
-            "all that the kind reads" if options.features is None else ", ".join(map(code, options.features)),
+            ", ".join(map(code, _features(facts, options))) or "none",
             _where(options),
         )
         for options, part in plans_of(facts)

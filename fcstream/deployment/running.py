@@ -297,8 +297,8 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
         items.append("Metrics of the service: `service.counters` is on, so that they hold exact numbers of records.")
     if config.service is not None:
         items.append(
-            "Alarms of the service (late or unusable records) are noisy and cost on top of the budget: up to 0.5-DP "
-            "each. PRIVACY.md lists them."
+            "Alarms of the service (late or unusable records). They are for operators, noisy, and cost besides the "
+            "budget: each adds up to epsilon 0.5 for whoever sees it. PRIVACY.md lists them."
         )
     if any(options.kind == "total" for options in config.releases):
         items.append(

@@ -155,7 +155,8 @@ DESCRIPTIONS = {
     ),
     "sum": KindDescription(
         "the sum of every feature over the records of the window",
-        f"Noise is added to the sums, scaled to the public ranges of the features. {_EXACT_NOISE}",
+        "Noise is added to the sums, or to the sums about the middle of each public range and to the number of "
+        f"records, whichever is nearer by public numbers. {_EXACT_NOISE}",
         "None from noise. Records with a value outside of the public range are rejected before, and so are missing; "
         "with `per_user` = 'sum' a user's sum beyond `user_bounds` is cut.",
         (CKS20, OURS),

@@ -15,7 +15,7 @@ from ..metrics import BudgetGauge
 from .history import WindowCost
 
 _WHOSE = {
-    "event": "the most charged slice of time: each has a budget of its own",
+    "event": "each slice of time, with a budget of its own (the most charged one)",
     "stream": "the stream",
     "user": "a user present in every window",
     TOTAL_BLOCK: "all windows together",

@@ -296,11 +296,11 @@ function drawCharts(shown, at) {
   }
   if (known.kind !== "count" && shown.some((row) => row.count !== null)) {
     const counts = { values: shown.map((row) => row.count), sigmas: null };
-    timeChart(host, { ...about, title: "records in a window (a noisy number)", lines: [counts] });
+    timeChart(host, { ...about, title: "records in a window (a noisy number, drawn without its noise)", lines: [counts] });
   } else if (!names.length) {
     timeChart(host, { ...about, title: "windows", lines: [{ values: shown.map(() => null), sigmas: null }] });
   }
-  const bars = "Bars and bands are two standard deviations of the noise, on each side.";
+  const bars = "Bars, or bands, are two standard deviations of the noise (about 95%), on each side.";
   const bands = known.kind === "quantiles" ? "Bands lie between pairs of quantiles." : bars;
   byId("legend").textContent = `${bands} Marks below a chart are refusals.`;
 }
@@ -395,7 +395,10 @@ function drawBudget(shown) {
     outlook,
   ]);
   const group = budget.group ? `All streams of the group ${budget.group} share it.` : null;
-  const meters = budget.gauges.map(({ whose, share }) => {
+  const meters = budget.gauges.map(({ whose, share, state }) => {
+    if (state === "own_filters") {
+      return html("p", {}, "Each slice of time has a budget of its own and may use all of it: that stops nothing.");
+    }
     const label = `${whose}: ${(100 * share).toFixed(share < 0.1 ? 2 : 1)} % spent`;
     return html("p", {}, html("label", {}, `${label} `, html("meter", { ...METER, value: String(share) }, label)));
   });
