@@ -111,11 +111,11 @@ def summary(facts: DeploymentFacts, questions: Sequence[HazardAnswer]) -> Docume
         ),
         Paragraph(
             f"Protected is {unit}. All that is ever published, together, is bounded by rho = {facts.guarantee.rho:g} "
-            f"and delta = {facts.guarantee.delta:g}; in other words, by epsilon = {number(strong)} at delta = "
-            f"{delta:g}. Say, somebody holds it for a coin toss (50%) whether {unit} is in the data. When they have "
-            f"seen everything that is published, for ever, they can at most be {sure(belief(strong))} sure, apart "
-            f"from a chance of {chance(delta)}. At 50% nothing would have been learned; near 100% nothing would be "
-            "protected.",
+            f"and delta = {facts.guarantee.delta:g}. Told as an epsilon, which may fail with a chance of delta = "
+            f"{delta:g}, that is epsilon = {number(strong)}. Say, somebody holds it for a coin toss (50%) whether "
+            f"{unit} is in the data. When they have seen everything that is published, for ever, they can at most be "
+            f"{sure(belief(strong))} sure, apart from a chance of {chance(delta)}. At 50% nothing would have been "
+            "learned; near 100% nothing would be protected.",
             strong=True,
         ),
         Paragraph(_person(facts)),
@@ -424,7 +424,7 @@ def losses(facts: DeploymentFacts) -> DocumentSection:
         blocks.append(
             Paragraph(
                 "A person with k records in one window loses k times k the rho of one: with 10 records in every "
-                "window, 100 times what the table says. If your records are about people, choose the unit `user`."
+                "window, 100 times the rho of the table. If your records are about people, choose the unit `user`."
             )
         )
     elif lasting is not None:

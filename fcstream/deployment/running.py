@@ -289,7 +289,9 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
         "What is for operators: the summary of a run, rejections and dead letters hold exact numbers and positions "
         "of records. Do not publish them.",
         "An older copy of the ledger that is put back. It has forgotten what was spent.",
-        "Records whose senders lie about users or times. A person with two names has two budgets.",
+        "Records whose senders lie about users or times. A person with two names has two budgets."
+        if facts.unit == "user"
+        else "Records whose senders lie about times.",
     ]
     if facts.unit == "event":
         items.insert(0, "Persons. The unit is a record: whoever has many is not protected as a whole.")
