@@ -6,8 +6,8 @@ Each commit is checked out in a folder of its own; CHANGED is the working tree i
 process of each, the order turning, and a case tells the processor seconds of the least of some repetitions after a
 first one that compiles. Printed are the medians and the median of the rounds' ratios; a case is worse if that ratio,
 and three quarters of the rounds, are above `--least`: then the exit status is 1. `--instructions` counts instructions
-with callgrind (valgrind) in place of times, in one round, where times are too noisy; what both commits cannot run is
-told and left out. Cases use public names only, and a case that one of the commits lacks is skipped.
+with callgrind (valgrind) in place of times, in one round and some minutes a case, where times are too noisy. What one
+of the commits cannot run is told and left out: cases use public names only.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ class Commit(NamedTuple):
         own = {"PYTHONPATH": self.tree, "NUMBA_CACHE_DIR": self.cache, "PYTHONPYCACHEPREFIX": self.cache / "bytecode"}
         environment = os.environ | {name: str(path) for name, path in own.items()}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONHASHSEED"] = "0"  # else the same work takes other instructions in each process
         command = [*prefix, sys.executable, __file__, "--case", name, str(repetitions)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=self.cache)
 
