@@ -50,6 +50,20 @@ SERVERS = {"mqtt_client", "nats_server", "postgres_url", "rabbitmq", "redis_clie
 FIRST = ("audit/test_planted.py", "recovery", "audit", "unit/spark", "browser", "connectors", "unit", "statistical")
 FIRST += ("repository",)
 
+LONG = {  # files of ten processor seconds and more
+    "repository/test_real_data.py",
+    "unit/arrays/test_estimators.py",
+    "unit/counting/test_sampled.py",
+    "unit/formats/test_fuzz.py",
+    "unit/formats/test_nested_fuzz.py",
+    "unit/predicates/test_predicates.py",
+    "unit/releases/test_drawable_noise.py",
+    "unit/releases/test_searched_means.py",
+    "unit/reporting/test_documents.py",
+    "unit/reporting/test_looks.py",
+    "unit/service/test_released_values.py",
+}
+
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files that have the most tests
@@ -66,9 +80,11 @@ def _place(item):
 
 def _is_fast(item):
     """Tests of one part of the package, or of the repository, that need no server and take less than a second."""
-    folder = item.path.relative_to(TESTS).parts
+    path = item.path.relative_to(TESTS)
+    folder = path.parts
     return (
         folder[0] in ("unit", "repository")
+        and path.as_posix() not in LONG
         and folder[1] != "spark"
         and not SERVERS & set(item.fixturenames)
         and item.get_closest_marker("slow") is None
