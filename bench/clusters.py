@@ -6,11 +6,15 @@
     python bench/clusters.py real
     python bench/clusters.py speed
     python bench/clusters.py paper
+    python bench/clusters.py refusals [--seeds 2] [--draws 10] [--figure6 20]
 
 rho = 1, delta = 1e-8, add/remove of a record; tuples are replaced. All public parameters are functions of n, k, d and
 the ball. Seeded noise, so that runs can be repeated. "perfect" is the same release from tuples that an oracle which
 knows the truth would return: the means of each shard's records by their true labels. "paper" is what plans ask for, by
-the three forms, at 100,000 records of 3 clusters in the plane: no data are looked at.
+the three forms, at 100,000 records of 3 clusters in the plane: no data are looked at. "refusals" deals every data set
+into shards `seeds` times and draws `draws` releases of each: how many tuples' pairs do not match (exactly, so not
+private), how often the check of these pairs stops a window, and what refusals cost of rho, with the check and without.
+"wrongly" is how many of the windows that are released without the check it stops.
 """
 
 from __future__ import annotations
@@ -18,10 +22,13 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import itertools
+import math
 import os
 import statistics
 import sys
 import time
+from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -38,7 +45,7 @@ from fcstream.releases.clusters.agreement import plan_gaussian
 from fcstream.releases.clusters.ktuples import BallCenters
 from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.plan import ClusterJob
-from fcstream.releases.clusters.tuples import TupleAverage, radius_grid
+from fcstream.releases.clusters.tuples import MatchCheck, TupleAverage, radius_grid
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
@@ -322,7 +329,72 @@ def paper(arguments: argparse.Namespace) -> bool:
     return well
 
 
+def refusal_jobs(figure6_runs: int):  # type: ignore[no-untyped-def]
+    """Figure 6 with 20,000 records, and the real data of few columns."""
+    for seed in range(figure6_runs):
+        yield "Figure 6", blobs(20_000, seed)[0], (0.0, 0.0), 1.0, 1e-5, (8,)
+    if os.environ.get("FCSTREAM_DATA"):
+        yield from (job for job in real_jobs() if job[1].shape[1] < 100)
+
+
+def refusals(arguments: argparse.Namespace) -> bool:
+    """What the check of the pairs of tuples saves, and whom it stops."""
+    told: dict[tuple[object, ...], list[tuple[float, float, float, bool, bool]]] = {}
+    for name, rows, center, ball, step, numbers in refusal_jobs(arguments.figure6):
+        lattice = Lattice(step)
+        rows = rows[((rows - center) ** 2).sum(axis=1) <= ball**2]
+        view = view_of(rows, lattice)
+        for k, rho, method in itertools.product(numbers, (1, 4), ("friendly", "ktuples")):
+            try:
+                made = ClusterJob(k, center, ball, len(rows), method=method).mechanism(
+                    PrivacyLoss.charge(rho, 1e-8), lattice
+                )
+            except ConfigError:
+                continue
+            seen = told.setdefault((name, k, rho, method, made.shards.tuples), [])
+            for seed in range(1 if name == "Figure 6" else arguments.seeds):
+                tuples = made.shards.tuples_of(view.points(), Noise(SeededEntropy(seed)))
+                seen += [drawn(made.average, tuples, rho, 1000 * seed + draw) for draw in range(arguments.draws)]
+    print("data | k | rho | method | t | pairs that differ | stopped | refusal without, with | wrongly stopped, of")
+    worst, wrong, all_answered = 0.0, 0, 0
+    for key, seen in told.items():
+        shares, without, cost, answered, stopped = (np.array(x) for x in zip(*seen, strict=True))
+        refused = f"{np.nanmean(without):.3f}" if not answered.all() else "-"
+        dear = f"{np.nanmean(cost):.3f}" if not np.isnan(cost).all() else "-"
+        print(
+            *key, f"{np.nanmin(shares):.3f} to {np.nanmax(shares):.3f}", f"{stopped.sum()} of {len(seen)}",
+            f"{refused}, {dear}", f"{(stopped & answered).sum()} of {answered.sum()}", sep=" | ", flush=True,
+        )  # fmt: skip
+        wrong, all_answered = wrong + int((stopped & answered).sum()), all_answered + int(answered.sum())
+        worst = max(worst, float(np.nanmax(cost, initial=0.0, where=stopped)))
+    print(f"stopped wrongly: {wrong} of {all_answered}; a stop costs at most {worst:.4f} of rho")
+    return worst <= 0.06 and wrong <= 0.03 * all_answered
+
+
+def drawn(average, tuples: np.ndarray, rho: int, seed: int):  # type: ignore[no-untyped-def]
+    """One draw without the check and one with it: share of pairs, costs of refusals, answered without, stopped."""
+    bare, costs, reasons, pairs = replace(average, check_nano=0, loss=average.loss - average.check.loss), [], [], []
+
+    class Seen(MatchCheck):
+        def passes(self, pairs_found: int, noise: Noise, start) -> bool:  # type: ignore[no-untyped-def]
+            pairs.append(int(pairs_found))
+            return super().passes(pairs_found, noise, start)
+
+    watched = replace(average)
+    watched.__dict__["check"] = Seen(average.check.rho_nano, average.check.tuples, average.check.tolerance)
+    for one, its_seed in ((bare, seed), (watched, 10**6 + seed)):
+        paid: list[PrivacyLoss] = []
+        reasons.append(one.release(tuples, Noise(SeededEntropy(its_seed)), paid.append)[0])
+        cost = sum(loss.rho_nano for loss in paid) / 1e9 / rho
+        costs.append(cost if reasons[-1] else math.nan)
+    t = len(tuples)
+    share = (t * t - pairs[0]) / (t * (t - 1)) if pairs else math.nan
+    stopped = bool(pairs) and reasons[1] is not None and costs[1] <= average.refusal.rho_nano / 1e9 / rho + 1e-9
+    return share, costs[0], costs[1], reasons[0] is None, stopped
+
+
 COMMANDS = {"figure6": figure6, "figure7": figure7, "mixtures": mixtures, "real": real, "speed": speed, "paper": paper}
+COMMANDS["refusals"] = refusals
 
 
 def main() -> int:
@@ -339,6 +411,10 @@ def main() -> int:
     commands.add_parser("real").add_argument("--seeds", type=int, default=10)
     commands.add_parser("speed")
     commands.add_parser("paper")
+    cheap = commands.add_parser("refusals")
+    cheap.add_argument("--seeds", type=int, default=2)
+    cheap.add_argument("--draws", type=int, default=10)
+    cheap.add_argument("--figure6", type=int, default=20)
     arguments = parser.parse_args()
     well = COMMANDS[arguments.command](arguments)
     print("reached" if well else "MISSED")

@@ -121,14 +121,21 @@ def live(folder: str, url: str, windows: int, name: str) -> Figures:
 
     engine = Engine(config(url, None))
     engine.begin(1)
-    cpus, walls = [], []
+    cpus, walls, waits = [], [], list[int]()
+    if name == "PostgreSQL":
+        from fcstream.ledgers.postgres import connection
+
+        real = connection._BoundedConnection.wait
+        connection._BoundedConnection.wait = lambda *values, **more: (waits.append(1), real(*values, **more))[1]
     for window in range(windows):
         times = window * LENGTH_MS + np.arange(100)
         engine.push(times, arrival_ms=times)
+        waits.clear()
         cpu, wall, found = timed(lambda due=(window + 1) * LENGTH_MS + 1: engine.advance(due))
         assert len(found) == 1
         cpus.append(cpu)
         walls.append(wall)
+    asked = {f"live, {name}: times the server is waited for": float(len(waits))} if waits else {}
     engine.acknowledge()
     engine.abort()
     flushes = two_flushes(folder)
@@ -136,7 +143,7 @@ def live(folder: str, url: str, windows: int, name: str) -> Figures:
         f"live, {name}: ms a window by the wall": 1e3 * statistics.median(walls),
         f"live, {name}: ms a window of this process": 1e3 * statistics.median(cpus),
         f"live, {name}: two flushes": statistics.median(walls) / flushes,
-    }
+    } | asked
 
 
 def measure(options: Namespace) -> Figures:

@@ -21,12 +21,12 @@ from .arrays.estimators import PrivateCovariance as PrivateCovariance
 from .arrays.estimators import PrivateMean as PrivateMean
 from .arrays.frequent import private_frequent as private_frequent
 from .arrays.statistics import private_histogram as private_histogram
-from .arrays.statistics import private_marginals as private_marginals
 from .arrays.statistics import private_mean as private_mean
 from .arrays.statistics import private_quantiles as private_quantiles
 from .arrays.statistics import private_sum as private_sum
-from .arrays.statistics import private_synthetic as private_synthetic
 from .arrays.statistics import private_variance as private_variance
+from .arrays.tables import private_marginals as private_marginals
+from .arrays.tables import private_synthetic as private_synthetic
 from .arrays.trees import private_tree as private_tree
 from .config import Config as Config
 from .cores.filters import BasicFilter as BasicFilter

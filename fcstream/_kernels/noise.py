@@ -88,7 +88,7 @@ def discrete_laplace(words, first, numerator, denominator, out):
     Returns (number of finished draws, first word of the unfinished draw, status). words uint64, out int64.
     """
     mask = _mask_for(numerator)
-    p = 0
+    p = np.int64(0)  # no literal, for which it would be compiled once more
     for i in range(first, len(out)):
         start = p
         while True:
@@ -115,7 +115,7 @@ def lattice_laplace(words, first, numerator, denominator, rate, out):
     """
     mask = _mask_for(numerator)
     per_step = np.float64(denominator) / np.float64(numerator)
-    p = 0
+    p = np.int64(0)
     for i in range(first, len(out)):
         start = p
         while True:
@@ -160,7 +160,7 @@ def discrete_gaussian(words, first, scale, variance, out):
     """
     mask = _mask_for(scale)
     shift = variance / scale
-    p = 0
+    p = np.int64(0)
     for i in range(first, len(out)):
         start = p
         while True:
@@ -194,7 +194,7 @@ def bernoulli(words, first, numerators, denominator, out):
     """
     used = len(words)
     mask = _mask_for(denominator)
-    p = 0
+    p = np.int64(0)
     for i in range(first, len(out)):
         a = numerators[i]
         if a <= 0 or a >= denominator:

@@ -427,6 +427,8 @@ def sweep(rows, tiles, limits, counts):
     hopeless = max(0.02, 0.85 - 10.0 / points.shape[1])
     scratch = np.zeros(LANES, np.int32)
     hidden, hidden_starts = np.empty((1, points.shape[1], LANES)), np.empty((1, LANES), np.int32)
+    # Of one type wherever they are passed: what is compiled for a literal is compiled once more for a variable.
+    zero, one = np.int64(0), np.int64(1)
     for t in range(len(shape)):
         low, high = spans[t, 0] * (1.0 - _SLACK), spans[t, 1] * (1.0 + _SLACK)
         # Rows in cells before cells[0] are friends of all lanes. Those before cells[1], and those from `beyond` on,
@@ -444,7 +446,7 @@ def sweep(rows, tiles, limits, counts):
             screened = may_screen and c == 0
             surely, first, last = ranks[c, cells[0]], ranks[c, cells[1]], ranks[c, beyond]
             if self_rows[t, 0] >= 0:
-                mine, later = self_rows[t, 0], self_rows[t, 1]
+                mine, later = np.int64(self_rows[t, 0]), np.int64(self_rows[t, 1])
                 kept = used - (later - mine)
                 end = min(stop, mine)
                 # earlier rows are compared with the tile's older lanes; its new lanes are compared with them as rows
@@ -460,12 +462,12 @@ def sweep(rows, tiles, limits, counts):
                         state[2] += (min(last, end) - max(friends, first)) * kept
                         _mask_lanes(tile_points, starts, t, kept, hidden, hidden_starts)
                         _decide_pairs(
-                            (points, codes, bars), max(friends, first), min(last, end), True,
-                            (hidden, tile_codes[t : t + 1], hidden_starts), 0, screened, radius2, row_counts,
-                            lane_counts[t * LANES :], 0, state,
+                            (points, codes, bars), max(friends, first), min(last, end), one,
+                            (hidden, tile_codes[t : t + 1], hidden_starts), zero, screened, radius2, row_counts,
+                            lane_counts[t * LANES :], zero, state,
                         )  # fmt: skip
                 if start <= mine < stop:
-                    count_exactly(points, mine, later, tile_points, t, radius2, row_counts, scratch, 0)
+                    count_exactly(points, mine, later, tile_points, t, radius2, row_counts, scratch, zero)
                     for j in range(LANES):
                         lane_counts[t * LANES + j] += scratch[j] if j < kept else 0
                         scratch[j] = 0
@@ -482,7 +484,7 @@ def sweep(rows, tiles, limits, counts):
             if first < last:
                 state[2] += (last - first) * used
                 _decide_pairs(
-                    (points, codes, bars), first, last, False, (tile_points, tile_codes, starts), t, screened, radius2,
+                    (points, codes, bars), first, last, zero, (tile_points, tile_codes, starts), t, screened, radius2,
                     row_counts, lane_counts, t, state,
                 )  # fmt: skip
 

@@ -74,7 +74,13 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
         for j in range(min(LANES, lanes_used - t * LANES)):
             if mask[t * LANES + j]:
                 least, most = min(least, norms[j]), max(most, norms[j])
-        first = np.searchsorted(bounds, least)  # the lanes of a tile lie in few bins
+        first, last = 0, len(bounds)  # the lanes of a tile lie in few bins; `np.searchsorted` compiles for longer
+        while first < last:
+            middle = (first + last) // 2
+            if bounds[middle] < least:
+                first = middle + 1
+            else:
+                last = middle
         for j in range(LANES):
             bins[j] = first
         for b in range(first, len(bounds)):
@@ -203,6 +209,19 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
         if inside:
             _add_offsets(tile, center, weight, out)
     return count
+
+
+@kernel
+def mark_within(tiles, lanes_used, mask, center, bound, out):
+    """Set out (lanes_used,) bool to whether a lane is masked and its squared distance from center at most bound.
+
+    center (d,) float64 integers, bound below 2**53, so that a lane within it has an exact norm.
+    """
+    norms = np.empty(LANES, np.float64)
+    for t in range((lanes_used + LANES - 1) // LANES):
+        _tile_norms(tiles[t], center, norms)
+        for j in range(min(LANES, lanes_used - t * LANES)):
+            out[t * LANES + j] = mask[t * LANES + j] and norms[j] <= bound
 
 
 @kernel

@@ -152,6 +152,50 @@ def _pour(planes, row):
 
 
 @kernel
+def add_triples(words, levels, offsets, booleans, bits, triples, counts):
+    """Add to counts (T,) the number of records in which all three bits of triples (T, 3) are set.
+
+    A record has `bits` bits; offsets (C,) is the first bit of each category.
+    """
+    n, categories = len(words), levels.shape[1]
+    columns = np.empty(bits, np.uint64)
+    for first in range(0, n, WORD):
+        count = min(WORD, n - first)
+        _columns_of(words, first, count, booleans, columns)
+        columns[booleans:] = 0
+        for r in range(count):
+            for c in range(categories):
+                columns[offsets[c] + levels[first + r, c]] |= np.uint64(1) << np.uint64(r)
+        for t in range(len(triples)):
+            both = columns[triples[t, 0]] & columns[triples[t, 1]] & columns[triples[t, 2]]
+            counts[t] += _ones(both)
+
+
+@kernel(fastmath={"reassoc", "contract"})
+def add_triple_slopes(numbers, weights, triples, means, factor, slopes):
+    """Add to slopes (p, s) what triples (T, 3) add to the slope of a mixture's misfit.
+
+    The misfit is factor / 2 times the sum of squares of (sum over parts of weight * u_i u_j u_k) - means (T,); numbers
+    (p, s) holds u of each part, weights (s,) the parts' weights. All float32.
+    """
+    parts = len(weights)
+    pair = np.empty(parts, np.float32)
+    for t in range(len(triples)):
+        a, b, c = numbers[triples[t, 0]], numbers[triples[t, 1]], numbers[triples[t, 2]]
+        to_a, to_b, to_c = slopes[triples[t, 0]], slopes[triples[t, 1]], slopes[triples[t, 2]]
+        total = np.float32(0)
+        for s in range(parts):
+            pair[s] = weights[s] * a[s] * b[s]
+            total += pair[s] * c[s]
+        misfit = factor * (total - means[t])
+        for s in range(parts):
+            of_c = misfit * weights[s] * c[s]
+            to_a[s] += of_c * b[s]
+            to_b[s] += of_c * a[s]
+            to_c[s] += misfit * pair[s]
+
+
+@kernel
 def add_cells(
     words, levels, offsets, booleans, bytewise, levelwise, base, width, lowest, lookup, strides, counts, ones
 ):

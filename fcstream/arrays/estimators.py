@@ -106,7 +106,7 @@ class PrivateMean(PrivateEstimator):
 
     Parameters
     ----------
-    radius, rho, delta, size_hint, step, bounds, method, spread, center, radius_min, radius_max, outliers, noise
+    radius, rho, delta, size_hint, step, bounds, method, spread, center, radius_min, radius_max, outliers, scale, noise
         As in `private_mean`.
 
     Attributes
@@ -153,6 +153,7 @@ class PrivateMean(PrivateEstimator):
     radius_min: float | None = None
     radius_max: float | None = None
     outliers: float = 0.0
+    scale: str | None = None
     noise: Noise | None = None
 
 

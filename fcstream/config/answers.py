@@ -12,6 +12,7 @@ from ..formats.texts import UnusableRecord, parse_text
 from ..releases.answers import Answers, WindowAnswer
 from ..releases.options import BuildContext, Options
 from ..releases.record_gate import build_gated
+from ..releases.statistics.learned import build_mechanism
 from ..stream.lattice import Feature, Grid
 from ..stream.selection import Condition, RecordSelection, Rows, TextCodes
 from ..stream.windows import Schedule
@@ -82,6 +83,7 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
         options,
         BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms, texts=texts_of(config)),
         max_records,
+        build_mechanism,
     )
     width = grid.dimension + len(text_codes(config))
     chosen = None if columns == tuple(range(width)) or options.reads_text else columns

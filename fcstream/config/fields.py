@@ -95,7 +95,9 @@ def grid_of(config: Sections) -> Grid:
         return Grid(Lattice(1.0), ())
     if config.lattice is None:
         raise ConfigError("is required with `features`: the grid that their values are rounded to", "lattice.step")
-    grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in numbers))
+    lattice = Lattice(config.lattice.step)
+    features = [f.feature() for f in numbers]
+    grid = Grid(lattice, tuple(lattice.finest(own) if own.learned else own for own in features))
     if config.stream.per_user == "mean" and any(f.type == "category" for f in config.features):
         raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
     return grid

@@ -118,9 +118,9 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Lower end of the public range, after ``factor``; required for numbers. Values outside are rejected."""
     max: float | None = None
     """Upper end of the public range, likewise."""
-    scale: float = 1.0
+    scale: float | Literal["learned"] = 1.0
     """How much of the transformed field counts as 1. Choose it so that a difference of 1 means about the same in
-    each feature."""
+    each feature, or have windows find it privately (``learned``), for means and variances."""
     origin: float = 0.0
     """Value of the transformed field that lies at 0."""
     transform: Literal["none", "log1p", "asinh"] = "none"
@@ -176,11 +176,14 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             assert self.max is not None
             numbers = tuple(float(value) for value in self.missing if not isinstance(value, str))
             scale, origin, transform = self.scale, self.origin, self.transform
+            if scale == "learned" and origin:
+                raise ConfigError("must be left out with scale = 'learned': it changes nothing", f"{key}.origin")
             return Feature(
-                *(self.name, self.min, self.max, scale, origin, transform),
+                *(self.name, self.min, self.max, 1.0 if isinstance(scale, str) else scale, origin, transform),
                 missing=numbers,
                 optional=self.optional,
                 factor=self.factor,
+                learned=scale == "learned",
             )
         self._refuse(("min", "max"), _OF_NUMBERS)
         levels = tuple(self.levels or ("false", "true"))

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..runtime.words import duration
 from .posting import Poster, error_text
 from .registry import FILE_SINKS, FOLDER_SINKS, STANDARD_OUTPUT, find
 from .urls import Address, parse
 
 PATIENCE_S = 4.0
-_MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Checkup:
 
     def retention(self, keeps_ms: float) -> None:
         """Report whether a source that drops messages by age keeps them long enough."""
-        keeps = f"the broker keeps messages for {keeps_ms / _MINUTE_MS:.3g} minutes"
-        wants = f"a window and its lateness take {self.need_ms / _MINUTE_MS:.3g}"
+        keeps = f"the broker keeps messages for {duration(int(keeps_ms))}"
+        wants = f"a window and its lateness take {duration(self.need_ms)}"
         if keeps_ms < self.need_ms:
             self.problem("source", f"{keeps}, {wants}", "let it keep them longer: a restart could not read them again")
         elif keeps_ms < 2 * self.need_ms:

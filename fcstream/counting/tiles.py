@@ -141,7 +141,8 @@ class Frame:
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
         """Return the distances that divide the points into `buckets` buckets, a power of two."""
-        return self._quantiles[_MAX_BUCKETS // buckets - 1 :: _MAX_BUCKETS // buckets]
+        # Contiguous: kernels are compiled once more for an array that is not.
+        return np.ascontiguousarray(self._quantiles[_MAX_BUCKETS // buckets - 1 :: _MAX_BUCKETS // buckets])
 
     def _code_bars(self, dimension: int) -> tuple[int, int]:
         """Return two bounds on the squared distance of two codes.

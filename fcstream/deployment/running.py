@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from ..connectors.urls import mask
-from ..ledgers.history import duration, utc
+from ..ledgers.history import utc
 from ..releases.descriptions import description_of, variations_of
 from ..releases.reasons import HINTS
 from ..releases.registry import method_of
 from ..reporting.budget import FilterReport
-from ..runtime.words import many
+from ..runtime.words import duration, many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, Paragraph, code
 from .facts import DeploymentFacts, LedgerStream, day
 from .promise import name_of, number, places, plans_of

@@ -91,6 +91,15 @@ def topics(facts: DeploymentFacts) -> Iterator[ProvenTopic]:
         yield ProvenTopic(
             "record gate", "Windows of too many records are refused by a noisy number.", (OURS,), ("10.1",), ("2.7",)
         )
+    if any(feature.learned for feature in job.grid.features):
+        yield ProvenTopic(
+            "learned scales",
+            "Some features are divided by the difference of their quartiles, found privately for a tenth of rho, or "
+            "released by an earlier window.",
+            (OURS,),
+            ("5.15",),
+            ("5.9",),
+        )
     if job.finder is not None:
         yield ProvenTopic(
             "keys that are found",

@@ -171,12 +171,12 @@ class WindowCloser:
         ]
         return AskedWindows(windows, answers, users, requests)
 
-    def close(self, asked: AskedWindows, records: OpenRecords) -> None:
-        """Charge, draw and seal the next windows, and keep their releases for the caller.
+    def close(self, asked: AskedWindows, records: OpenRecords, *, acknowledging: bool = False) -> None:
+        """Charge, draw and seal the next windows, and keep their releases for the caller; see `Outbox.charge`.
 
         After an error the windows stay open: another try is not charged again and may draw once more.
         """
-        results = self._ledger.charge(asked.requests)
+        results = self._outbox.charge(asked.requests, acknowledging=acknowledging)
         with on_error(self._epochs.forget):
             drawn = self.draw(asked, results, records)
             self._outbox.seal(drawn.closed, drawn.states)

@@ -285,9 +285,7 @@ class Engine:
         due.
         """
         with self._lock:
-            self._acknowledge_returned()
-            if self.job.clock == "wall":
-                self._close_due(clock_ms(), MAX_WINDOWS_AT_ONCE)
+            self._acknowledge_and_close(clock_ms() if self.job.clock == "wall" else None)
             return self._outbox.take()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
@@ -340,10 +338,9 @@ class Engine:
         """
         with self._lock:
             now = read_closing_moment(self.job, now_ms)
-            self._acknowledge_returned()
-            if self.job.clock != "eof":
+            if self.job.clock != "eof" and not self._closed:
                 self.begin(now)
-                self._close_due(now, MAX_WINDOWS_AT_ONCE)
+            self._acknowledge_and_close(None if self.job.clock == "eof" else now)
             return self._outbox.take()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
@@ -428,8 +425,12 @@ class Engine:
         self._closer.forget()
 
     def published(self) -> list[WindowKey]:
-        """Return the windows whose releases this thread has published, for the caller to acknowledge."""
+        """Return the windows whose releases this thread has published, for the caller to acknowledge and to forget."""
         return self._outbox.published()
+
+    def forget_published(self) -> None:
+        """Forget the releases that this thread has published, once they are acknowledged."""
+        self._outbox.forget_published()
 
     def leave_if_settled(self) -> None:
         """Close the ledger of an engine that was closed, once nothing is left to acknowledge."""
@@ -489,7 +490,8 @@ class Engine:
             if not self._closed:
                 self._acknowledge_returned()
                 if self.job.clock == "eof":
-                    self._close_due(None)
+                    while self._close_next(None):
+                        pass
                 else:
                     self._warn_of_loss()
             return self.leave()
@@ -540,13 +542,13 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _close_next(self, now_ms: int | None, until: int | None = None) -> bool:
-        """Close the next group of windows that are due; False if there are none."""
+    def _close_next(self, now_ms: int | None, until: int | None = None, *, acknowledging: bool = False) -> bool:
+        """Close the next group of windows that are due; False if there are none. See `Outbox.charge`."""
         asked = self.ask(now_ms, until)
         if asked is None:
             return False
         try:
-            self._closer.close(asked, self._records)
+            self._closer.close(asked, self._records, acknowledging=acknowledging)
         finally:
             self._abort_if_broken()
         self._go_on(asked)
@@ -557,11 +559,13 @@ class Engine:
         self._progress.next = asked.windows[-1].index + 1
         self._records.forget_before(self._progress.next)
 
-    def _close_due(self, now_ms: int | None, max_windows: int | None = None) -> None:
+    def _acknowledge_and_close(self, now_ms: int | None) -> None:
+        """Acknowledge what was returned to this thread, and close what is due at a time, if one is given."""
         first = self._progress.next
-        while self._close_next(now_ms):
-            if max_windows is not None and self._progress.next - first >= max_windows:
-                break
+        if now_ms is None or self._closed or not self._close_next(now_ms, acknowledging=True):
+            self._acknowledge_returned()
+        while now_ms is not None and self._progress.next - first < MAX_WINDOWS_AT_ONCE and self._close_next(now_ms):
+            pass
 
     def _abort_if_broken(self) -> None:
         """Close the engine if counting has failed; after other errors it can go on."""

@@ -346,14 +346,18 @@ class KeyedEngine:
 
     def _close_due(self, now_ms: int | None) -> list[Release]:
         """Close the windows that are due at a time, if one is given; returns the releases of all keys."""
-        self.acknowledge()
-        for errors in () if now_ms is None else self._steps(now_ms, MAX_WINDOWS_AT_ONCE):
+        rides = self._joint is not None and now_ms is not None
+        if not rides:
+            self.acknowledge()
+        for errors in () if now_ms is None else self._steps(now_ms, MAX_WINDOWS_AT_ONCE, acknowledging=rides):
             raise_first(errors)
         return self._collect()
 
-    def _steps(self, now_ms: int | None, limit: int | None = None) -> Iterator[list[BaseException]]:
+    def _steps(
+        self, now_ms: int | None, limit: int | None = None, *, acknowledging: bool = False
+    ) -> Iterator[list[BaseException]]:
         """Close what is due at a time (None: all), as many windows of each key as `limit`, in steps; yields after each
-        the errors of keys that could not be drawn.
+        the errors of keys that could not be drawn. With `acknowledging` the first step acknowledges what was returned.
         """
         if self._closes_together:
             closed = 0
@@ -365,8 +369,10 @@ class KeyedEngine:
             while not is_over:
                 with locked(self.parts):
                     asked = due.ask()
-                    errors = close_together(self._joint, asked) if asked else []
-                is_over = not asked
+                    errors = close_together(self._joint, asked, self.parts if acknowledging else ()) if asked else []
+                if acknowledging and not asked:
+                    self.acknowledge()
+                is_over, acknowledging = not asked, False
                 yield errors
         else:
             for engine in self.parts:

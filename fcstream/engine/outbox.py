@@ -7,7 +7,16 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from ..accounting.losses import PrivacyLoss
-from ..ledgers import EpochState, Ledger, SealedRelease, StateLedger, WindowKey
+from ..ledgers import (
+    ChargeResult,
+    EpochState,
+    Ledger,
+    Request,
+    SealedRelease,
+    StateLedger,
+    WindowKey,
+    joint_ledger,
+)
 from ..releases.base import Release, from_lines, to_lines
 
 
@@ -33,6 +42,20 @@ class Outbox:
     def is_settled(self) -> bool:
         """Return whether everything was returned and is acknowledged."""
         return not self._returned and not self._waiting
+
+    def charge(self, requests: Sequence[Request], *, acknowledging: bool) -> list[ChargeResult]:
+        """Charge windows. With `acknowledging` the ledger notes too that this thread has published what was returned to
+        it, in the same transaction if it can.
+        """
+        windows = self.published() if acknowledging else []
+        joint = joint_ledger([self._ledger])
+        if not windows or joint is None:
+            if acknowledging:
+                self.acknowledge()
+            return self._ledger.charge(requests)
+        found = joint.charge_together([(self._ledger, requests)], [(self._ledger, windows)])
+        self.forget_published()
+        return found[0]
 
     def seal(self, windows: Sequence[tuple[list[Release], PrivacyLoss]], states: Sequence[EpochState] = ()) -> None:
         """Seal the releases of the next windows, with the refund of each window, and keep them for the caller.
@@ -104,16 +127,21 @@ class Outbox:
         self._returned.clear()
 
     def published(self) -> list[WindowKey]:
-        """Return the windows that this thread has published, for the caller to acknowledge, and forget them."""
+        """Return the windows that this thread has published, for the caller to acknowledge and to forget."""
         return self._published(threading.get_ident())
+
+    def forget_published(self) -> None:
+        """Forget what this thread has published."""
+        self._returned.pop(threading.get_ident(), None)
 
     def _acknowledge(self, thread: int) -> None:
         windows = self._published(thread)
+        self._returned.pop(thread, None)
         if windows:
             self._ledger.acknowledge(windows)
 
     def _published(self, thread: int) -> list[WindowKey]:
-        return [window for window in self._returned.pop(thread, ()) if window not in self._waiting]
+        return [window for window in self._returned.get(thread, ()) if window not in self._waiting]
 
     def _keep_sealed(self) -> None:
         """Keep what the interrupted call of `seal` has sealed, unless that call has kept it."""

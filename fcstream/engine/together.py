@@ -60,7 +60,9 @@ class KeysInOrder:
         return asked
 
 
-def close_together(ledgers: JointLedger, asked: Sequence[Asked]) -> list[BaseException]:
+def close_together(
+    ledgers: JointLedger, asked: Sequence[Asked], published: Sequence[Engine] = ()
+) -> list[BaseException]:
     """Charge windows of several engines, draw them, and seal them; returns the errors of those that were not drawn.
 
     An engine that fails to draw keeps its windows open, and the others go on: what they were charged for is drawn once.
@@ -72,6 +74,9 @@ def close_together(ledgers: JointLedger, asked: Sequence[Asked]) -> list[BaseExc
         Of all engines.
     asked : sequence of (Engine, AskedWindows)
         The caller holds the locks of these engines.
+    published : sequence of Engine
+        Engines, locked too, all releases of which that were returned to this thread are published; this is noted with
+        the charges.
 
     Privacy
     -------
@@ -82,7 +87,10 @@ def close_together(ledgers: JointLedger, asked: Sequence[Asked]) -> list[BaseExc
     ------
     Specification 8.4; ours.
     """
-    results = ledgers.charge_together([(engine.ledger, mine.requests) for engine, mine in asked])
+    told = [(engine.ledger, windows) for engine in published if (windows := engine.published())]
+    results = ledgers.charge_together([(engine.ledger, mine.requests) for engine, mine in asked], told)
+    for engine in published:
+        engine.forget_published()
     errors: list[BaseException] = []
     drawn: list[tuple[Engine, AskedWindows, DrawnWindows]] = []
     calls = []
@@ -114,6 +122,8 @@ def acknowledge_together(ledgers: JointLedger, engines: Sequence[Engine]) -> Non
     engines = [engine for engine in engines if not engine.is_settled]
     with locked(engines):
         published = [(engine.ledger, engine.published()) for engine in engines]
+        for engine in engines:
+            engine.forget_published()
         calls = [(ledger, windows) for ledger, windows in published if windows]
         if calls:
             ledgers.acknowledge_together(calls)

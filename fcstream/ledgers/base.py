@@ -390,8 +390,16 @@ class JointLedger(Protocol):
     def place(self) -> object:
         """What streams must have in common."""
 
-    def charge_together(self, calls: Sequence[tuple[Any, Sequence[Request]]], /) -> list[list[ChargeResult]]:
-        """Charge windows of several ledgers; see `Ledger.charge`."""
+    def charge_together(
+        self,
+        calls: Sequence[tuple[Any, Sequence[Request]]],
+        acknowledged: Sequence[tuple[Any, Sequence[WindowKey]]] = (),
+        /,
+    ) -> list[list[ChargeResult]]:
+        """Charge windows of several ledgers, each at most once among the calls, after others were acknowledged.
+
+        See `Ledger.charge` and `Ledger.acknowledge`.
+        """
 
     def seal_together(self, calls: Sequence[tuple[Any, Sequence[SealedRelease], Sequence[EpochState]]], /) -> None:
         """Seal windows of several ledgers, and store what they leave; see `StateLedger.seal_with_states`."""

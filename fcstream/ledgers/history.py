@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..accounting.losses import Loss, PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged
+from ..runtime.words import duration
 from .base import TOTAL_BLOCK, Row
 
 _NOTHING: Any = PrivacyLoss()
@@ -263,10 +264,3 @@ def moment(time_ms: int) -> datetime | None:
 def utc(time_ms: int) -> str:
     when = moment(time_ms)
     return f"{when:%Y-%m-%d %H:%M:%S} UTC" if when else f"{'after' if time_ms > 0 else 'before'} all calendar years"
-
-
-def duration(ms: int) -> str:
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
-        if ms % size == 0:
-            return f"{ms // size}{unit}"
-    return f"{ms}ms"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -9,21 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.clusters import private_centers, private_mixture
-from ..arrays.statistics import private_mean, private_synthetic, private_variance
+from ..arrays.statistics import private_mean, private_variance
+from ..arrays.tables import private_synthetic
 from ..counting.exact import FriendCounts
 from ..counting.multi_radius import LadderCounts
+from ..counting.threads import threads
 from ..noise.samplers import Noise, SeededEntropy
+from ..releases.options import Options
 from ..releases.totals.memory import compile_mixing
+from ..runtime.compile_cache import watching_compilation
 from .speeds import measured_costs
 
 _WITHOUT_FRIENDS = {"count", "sum", "histogram", "quantiles", "frequent", "total"}
+_LARGE = 2000  # windows of fewer points are compared by a kernel that is quickly compiled
 _TWO = np.array([[-0.5, 0.0], [0.5, 0.0]])
 
 
 def warm_up(*kinds: str) -> None:
-    """Compile what windows need, or read it from the cache: half a minute once, then about a second.
+    """Compile what windows need, or read it from the cache: some seconds once, then about one.
 
-    Without it the first window pays. Covered: noise, means, variances, centers, mixtures, synthetic tables, friends
+    Without it the first window pays. If nothing is compiled yet and there are two processors, a second process compiles
+    the counting of friends meanwhile. Covered: noise, means, variances, centers, mixtures, synthetic tables, friends
     within one or many radii, sampled pairs. Left to their first use: covariances, predicates, and functions of your
     own.
 
@@ -34,34 +44,90 @@ def warm_up(*kinds: str) -> None:
         and totals take a second once; centers and mixtures a third of the time.
     """
     wanted, seeded = set(kinds), Noise(SeededEntropy(0))
-    seeded.discrete_gaussian(Fraction(1), 1)
-    if not wanted or "total" in wanted:
-        compile_mixing()
-    if not wanted or wanted - _WITHOUT_FRIENDS:
-        _warm_friends(seeded)
-    if not wanted or "synthetic" in wanted:
-        private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
+    friends = not wanted or bool(wanted - _WITHOUT_FRIENDS)
+    with _beside("compile_counts", wanted=_compiles_noise(seeded) and friends):
+        if not wanted or "total" in wanted:
+            compile_mixing()
+        if friends:
+            _warm_means(seeded)
+        if not wanted or "synthetic" in wanted:
+            private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
+    if friends:
+        compile_counts()
     if not wanted or {"centers", "mixtures"} & wanted:
         _warm_centers(seeded)
 
 
-def _warm_friends(noise: Noise) -> None:
-    points = np.zeros((300, 12))
-    for method, center in (("recentered", None), ("friendly", None), ("ball", [0.0] * 12)):
-        private_mean(
-            points, radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
-            method=method, center=center, noise=noise,
-        )  # fmt: skip
-    private_variance(
-        points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=noise
-    )
-    many = FriendCounts(12, 100)  # the windows before were too small for what large ones need
+def warm_large_windows(releases: Iterable[Options]) -> None:
+    """Compile what the first window of a mean or variance needs, in two processes, if windows are large.
+
+    Does nothing if the noise is compiled already. A run over files calls it: one after the other, as the first window
+    would compile them, the kernels take twice as long.
+    """
+    if not any(each.kind in ("mean", "variance") and (each.size_hint or 0) >= _LARGE for each in releases):
+        return
+    seeded = Noise(SeededEntropy(0))
+    with _beside("compile_exact_counts", wanted=_compiles_noise(seeded)) as is_helped:
+        if is_helped:
+            _warm_mean(seeded, "recentered")
+
+
+def _compiles_noise(noise: Noise) -> bool:
+    """Draw one number; returns whether its kernel was compiled for it, as in a fresh environment."""
+    compiled: list[None] = []
+    with watching_compilation(lambda: compiled.append(None)):
+        noise.discrete_gaussian(Fraction(1), 1)
+    return bool(compiled)
+
+
+@contextmanager
+def _beside(function: str, *, wanted: bool) -> Iterator[bool]:
+    """Run a function of this module in a process of its own meanwhile, if it is wanted and there is a processor for it.
+
+    What it compiles lies in the cache then. If it fails, this process compiles the same later.
+    """
+    if not wanted or not sys.executable or threads() < 2:
+        yield False
+        return
+    program = f"from {__name__} import {function}; {function}()"
+    # -P: a module that lies in the working folder is not imported.
+    command = [sys.executable, "-P", "-c", program]
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere):
+        yield True
+
+
+def compile_exact_counts() -> None:
+    """Compile, or load, the counting of friends in windows that are not small."""
+    many = FriendCounts(12, 100)
     many.add(0, np.zeros((1000, 12)))
     many.view([0])
+
+
+def compile_counts() -> None:
+    """Compile, or load, all counting of friends: exact, within many radii, sampled."""
+    compile_exact_counts()
     several = LadderCounts(2, [1, 4])
     several.add(0, np.zeros((2, 2)))
     _ = several.view([0]).pairs, several.view([0]).at(0)
     measured_costs(2)
+
+
+def _warm_means(noise: Noise) -> None:
+    for method in ("recentered", "friendly", "ball"):
+        _warm_mean(noise, method)
+    private_variance(
+        np.zeros((300, 12)), radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1,
+        noise=noise,
+    )  # fmt: skip
+
+
+def _warm_mean(noise: Noise, method: str) -> None:
+    center = [0.0] * 12 if method == "ball" else None
+    private_mean(
+        np.zeros((300, 12)), radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
+        method=method, center=center, noise=noise,
+    )  # fmt: skip
 
 
 def _warm_centers(noise: Noise) -> None:

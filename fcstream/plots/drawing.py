@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ledgers.history import duration
+from ..runtime.words import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

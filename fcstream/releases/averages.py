@@ -367,12 +367,24 @@ class BallAverage:
         if count < self.smallest:
             return None, count
         start(PrivacyLoss(self.sum_nano))
+        return self.quotient(total, count, self.count_variance, center, radius_squared, noise), count
+
+    def quotient(
+        self,
+        total: list[int],
+        count: int,
+        count_variance: Fraction,
+        center: NDArray[np.float64],
+        radius_squared: int,
+        noise: Noise,
+    ) -> Estimate:
+        """Add noise to the sum (d,) of offsets, and divide it by a noisy count that was released before."""
         variance = gaussian_variance(radius_squared, self.sum_nano)
         noisy = zip(total, noise.discrete_gaussian(variance, len(total)).tolist(), strict=True)
         offset = np.array([(exact + drawn) / count for exact, drawn in noisy])
         # The noise of the count moves the quotient along the offset, which adds to the deviation.
-        sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(self.count_variance)) / count
-        return Estimate(center + offset, sigma, count), count
+        sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(count_variance)) / count
+        return Estimate(center + offset, sigma, count)
 
 
 def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:

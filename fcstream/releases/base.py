@@ -70,6 +70,10 @@ class Track:
         Share of the points within the ball when the ball was last found; None before the first window.
     drift : bool
         Whether the share has fallen, so that the next window must find the points without this track.
+    scales : list of int or None
+        Learned scales of the features (specification 5.15), which the next window uses.
+    age : int or None
+        How many windows have used them.
     """
 
     center: list[int]
@@ -78,6 +82,8 @@ class Track:
     across: float
     share: float | None = None
     drift: bool = False
+    scales: list[int] | None = None
+    age: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,11 +492,11 @@ class Release:
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        if any(getattr(self, name) is None for name in _LATER):
-            # Keys that were added to the format later are left out where they are None.
-            values = {name: getattr(self, name) for name in self.__slots__}
-            return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
-        return msgspec.json.encode(self)
+        # Keys that were added to the format later are left out where they are None.
+        values = {name: getattr(self, name) for name in self.__slots__}
+        if self.track is not None and self.track.scales is None:
+            values["track"] = {name: getattr(self.track, name) for name in Track.__slots__[:-2]}
+        return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:

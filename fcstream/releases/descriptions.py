@@ -128,12 +128,14 @@ DESCRIPTIONS = {
         _MEAN,
         "A window starts from the center and radius that the window before released: noise is added to the sum and "
         "number of the records inside that ball. The first window, and one after which too few records lay inside, "
-        "starts cold: as a `recentered` mean.",
-        "Records outside of the ball are left out: where values move faster than the ball, the value lags behind "
-        "until a cold start. On skewed data it lies on the side of the bulk. `sigma` does not contain that.",
+        "starts cold: with a radius as a `recentered` mean; without one from a noisy mean clipped to the public ranges "
+        "and noisy distances from it, after which the ball shrinks onto the records over the next windows.",
+        "Records outside of the ball are left out (without a radius: those within twice its radius are moved to its "
+        "border): where values move faster than the ball, the value lags behind until a cold start. On skewed data it "
+        "lies on the side of the bulk. `sigma` does not contain that.",
         (FC22, CKS20, OURS),
-        ("5.5", "5.4"),
-        ("5.5", "5.4"),
+        ("5.5", "5.16", "5.4"),
+        ("5.5", "5.10", "5.4"),
     ),
     "mean/basic": KindDescription(
         _MEAN,
@@ -282,9 +284,10 @@ DESCRIPTIONS = {
     ),
     "synthetic": KindDescription(
         "made-up rows, drawn from a small model of the window",
-        "Records become vectors of whole numbers. Noise is added to their first and second moments, and then to a "
-        "number and a sum in every cell of a public grid. Rows are drawn from the model, which costs nothing more.",
-        "What no pair of columns shows is not kept: connections of three columns and more, and rare combinations. "
+        "Records become vectors of whole numbers. Noise is added to their number, to first and second moments, to "
+        "third moments where columns are few and records many, and then to a number and a sum in every cell of a "
+        "public grid. Rows are drawn from the model, which costs nothing more.",
+        "What no pair of columns, or with third moments no three, shows is not kept, nor are rare combinations. "
         "Small groups are blurred most. Numbers are cut to bins.",
         (BSV22, CKS20, OURS),
         ("9.2", "9.1"),

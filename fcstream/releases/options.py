@@ -89,6 +89,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     needs_no_delta: ClassVar[bool] = False
     """Whether a ``delta``, if the kind has that key, only pays for the record gate."""
 
+    takes_learned_scales: ClassVar[bool] = False
+    """Whether features may have ``scale = "learned"``."""
+    rescales: ClassVar[bool] = False
+    """Whether they are then divided by their scales, because it compares distances."""
+
     @property
     def holds_records(self) -> bool:
         """Whether memory or work of a window grows by more than a constant per record; such a kind needs a gate."""
@@ -102,6 +107,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def delta_or_zero(self) -> float:
         """``delta``, unchecked; 0 for kinds without that key."""
         return getattr(self, "delta", 0.0)
+
+    @property
+    def spares_delta(self) -> bool:
+        """`needs_no_delta`, of kinds where that depends on other keys."""
+        return self.needs_no_delta
 
     def build(self, setting: BuildContext) -> Mechanism:
         """Make the mechanism. Raises ConfigError, with the key, if these options cannot work."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -316,7 +316,16 @@ def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
     return max(1, min(TIMES_HINT * size_hint, room))
 
 
-def build_gated(options: Options, setting: BuildContext, max_records: int | None = None) -> Mechanism:
+def _build(options: Options, setting: BuildContext) -> Mechanism:
+    return options.build(setting)
+
+
+def build_gated(
+    options: Options,
+    setting: BuildContext,
+    max_records: int | None = None,
+    build: Callable[[Options, BuildContext], Mechanism] = _build,
+) -> Mechanism:
     """Make the mechanism of some options, behind a record gate if the kind holds records and has a delta to pay for it.
 
     Parameters
@@ -325,6 +334,8 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
     setting : BuildContext
     max_records : int, optional
         ``window.max_records``; by default a multiple of the size hint. Without either there is no gate.
+    build : callable, optional
+        What makes the mechanism behind the gate, see `fcstream.releases.statistics.learned.build_mechanism`.
 
     Raises
     ------
@@ -354,14 +365,14 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
         or not options.delta_or_zero
         or (max_records is None and options.size_hint is None)
     ):
-        return options.build(setting)
+        return build(options, setting)
     whole = options.approximate_loss(options.delta_or_zero)
     rho = max(1, whole.rho_nano // SHARE)
-    if options.needs_no_delta:
+    if options.spares_delta:
         loss, changes = PrivacyLoss(rho, whole.delta_femto), {}
     else:
         loss = PrivacyLoss(rho, max(1, whole.delta_femto // DELTA_SHARE))
         changes = {"delta": (whole - loss).delta}
     gate = RecordGate(loss, default_limit(options.checked_size_hint(), loss) if max_records is None else max_records)
-    inner = msgspec.structs.replace(options, rho=(whole - PrivacyLoss(rho)).rho, **changes).build(setting)
+    inner = build(msgspec.structs.replace(options, rho=(whole - PrivacyLoss(rho)).rho, **changes), setting)
     return GatedMechanism(gate, inner, "users" if setting.unit == "user" else "records", max_records is None)

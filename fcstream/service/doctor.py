@@ -37,13 +37,12 @@ from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
 from ..ledgers.base import Terms
 from ..ledgers.groups import check_group, sum_of
-from ..ledgers.history import duration
 from ..ledgers.rollback_guard import RollbackGuard
 from ..ledgers.terms_check import check_terms, folded_name
 from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
-from ..runtime.words import many, were
+from ..runtime.words import duration, many, were
 from .checking import check_pipe
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -119,6 +119,32 @@ class Lattice:
                 key,
             )
 
+    def learned_bits(self) -> tuple[int, int]:
+        """Return in how many steps the range of a feature is divided whose scale windows learn, and the smallest scale
+        they may find, as a part of the range; both as exponents of two (specification 5.15).
+
+        With them |x| 2**10 q < 2**63, where the lattice's step is p / q, and no rescaled coordinate passes 2**40.
+
+        Raises
+        ------
+        ConfigError
+            The step is no decimal of nine places or fewer.
+        """
+        step = exact(self.step)
+        if max(step.denominator, step.numerator) > 10**9:
+            raise ConfigError(
+                f"must have at most nine decimal places and nine digits where scales are learned, got {self.step!r}",
+                "lattice.step",
+            )
+        bits = min(39, 53 - step.denominator.bit_length(), 51 - step.numerator.bit_length())
+        return bits, min(30, bits, 40 - max(0, math.ceil(math.log2(1 / step))))
+
+    def finest(self, feature: Feature) -> Feature:
+        """Return a feature whose scale windows learn, with the origin in the middle of its range, and a fine scale."""
+        low, high = (float(TRANSFORMS[feature.transform](bound)) for bound in (feature.minimum, feature.maximum))
+        scale = (high - low) / 2.0 ** self.learned_bits()[0] / self.step
+        return replace(feature, scale=scale, origin=low + (high - low) / 2, learned=True)
+
     def coordinates(self, scaled: ArrayLike) -> NDArray[np.float64]:
         """Round finite scaled values to the nearest lattice coordinates (half to even), as float64 integers."""
         return np.rint(np.asarray(scaled, np.float64) / self.step)
@@ -149,6 +175,8 @@ class Feature:
     factor : float
         What the field is multiplied with before anything else, so that it has the units of `minimum` and `maximum`; of
         either sign, not 0.
+    learned : bool
+        Whether windows learn what counts as 1; `scale` then only makes lattice steps, see `Lattice.finest`.
     """
 
     name: str
@@ -161,6 +189,7 @@ class Feature:
     missing: tuple[float, ...] = ()
     optional: bool = False
     factor: float = 1.0
+    learned: bool = False
 
     def __post_init__(self) -> None:
         key = f"features.{self.name}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..stream.panes import PaneStore
 from .cells import Cells
 from .codes import Codes
+from .triples import Triples
 
 _WORD = 64
 _MIN_BLOCK, _MAX_BLOCK = 64, 65_536
@@ -59,6 +60,7 @@ class _TablePane:
 
     moments: NDArray[np.int64]
     records: _Blocks
+    triples: NDArray[np.int64]
     size: int = 0
     cells: Cells | None = None
     counted: int = 0
@@ -77,6 +79,8 @@ class TableCounts(PaneStore[_TablePane]):
         Public cells in which records are counted as they come. Records are not kept then.
     keeps : bool
         Whether records are kept if there are no public cells; with False only second moments are.
+    triples : Triples, optional
+        Public triples in which records are counted as they come, for records that are not kept.
 
     Notes
     -----
@@ -84,9 +88,12 @@ class TableCounts(PaneStore[_TablePane]):
     them. It makes that release faster and changes none of its numbers.
     """
 
-    def __init__(self, codes: Codes, cells: Cells | None = None, keeps: bool = True) -> None:
+    def __init__(
+        self, codes: Codes, cells: Cells | None = None, keeps: bool = True, triples: Triples | None = None
+    ) -> None:
         super().__init__()
         self.codes = codes
+        self.triples = triples
         self.public = cells
         self._keeps = keeps and cells is None
         self._ahead: Cells | None = None
@@ -101,13 +108,17 @@ class TableCounts(PaneStore[_TablePane]):
         levels = np.empty((m, len(codes.attributes) - codes.booleans), np.uint16)
         if pane not in self._held:
             moments = np.zeros((codes.bits, codes.bits), np.int64)
-            self._held[pane] = _TablePane(moments, _Blocks(words.shape[1], levels.shape[1]))
+            blocks = _Blocks(words.shape[1], levels.shape[1])
+            number = 0 if self.triples is None else len(self.triples.bits)
+            self._held[pane] = _TablePane(moments, blocks, np.zeros(number, np.int64))
         held = self._held[pane]
         kernels.pack(points, *codes.tables, codes.booleans, words, levels)
         kernels.add_pairs(words, levels, self._offsets, codes.booleans, held.moments)
         held.size += m
         if self.public is not None:
             self._count(held, self.public, ((words, levels),))
+        if self.triples is not None:
+            self._count_triples(((words, levels),), self.triples, held.triples)
         if self._keeps:
             held.records.take(words, levels)
         if self._ahead is not None:
@@ -129,6 +140,18 @@ class TableCounts(PaneStore[_TablePane]):
         found = self._count(held, cells, held.records.since(held.counted))
         held.counted = held.size
         return found
+
+    def _count_triples(
+        self,
+        parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]],
+        triples: Triples,
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Add to counts (T,) the records in which all three bits of a triple are set."""
+        from .._kernels import synthetic as kernels
+
+        for part in parts:
+            kernels.add_triples(*part, self._offsets, self.codes.booleans, self.codes.bits, triples.bits, counts)
 
     def _count(
         self, held: _TablePane, cells: Cells, parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]]
@@ -182,6 +205,24 @@ class TableView:
             counts += more
             ones += set_
         return counts, ones
+
+    @property
+    def triples_ahead(self) -> Triples | None:
+        """The triples in which records were counted as they came, if there are any."""
+        return self._counter.triples
+
+    def triples(self, triples: Triples) -> NDArray[np.int64]:
+        """Count for each of some triples of bits the records in which all three are set (T,).
+
+        Where the counter has public triples, `triples` must be these.
+        """
+        counts = np.zeros(len(triples.bits), np.int64)
+        for pane in self._panes:
+            if self._counter.triples is not None:
+                counts += pane.triples
+            else:
+                self._counter._count_triples(pane.records.since(0), triples, counts)
+        return counts
 
     def bits(self) -> NDArray[np.int64]:
         """Unpack all records of the window into bits (n, p)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ SPREAD = 0.1
 _SMALL = 2**18
 """Number of multiplications up to which OpenBLAS stays on one thread."""
 _STEPS, _RATE = 400, 0.02
+_RAKINGS = 30
+_MANY = 100
+"""Number of bits from which a fit's means are trusted less than means that were released."""
 _APART, _MIN_SPREAD = 1.6, 0.01
 """How far parts of a cell are moved apart, in standard deviations of a bit, and the smallest variance of a bit."""
 UNIT = 10_000
@@ -69,21 +72,48 @@ def consistent(codes: Codes, points: NDArray[np.float64]) -> NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReleasedMoments:
-    """Released means and second moments of bits, as shares of all records, and the standard deviations of their noise.
+    """Released means of u and of its products, over all records, and the standard deviations of their noise.
 
     Attributes
     ----------
+    count : int
+        Released number of records.
     means : float64 (p,)
     pairs : float64 (p, p)
         Only entries for two bits of different attributes are used.
-    mean_sigma, pair_sigma : float64
-        Standard deviations of the entries: (p,) and (p, p).
+    mean_sigma, pair_sigma : float
+    triples : int64 (T, 3)
+        Of which three bits there are products of three; by default none.
+    products : float64 (T,)
+        Means of these.
+    triple_sigma : float
     """
 
+    count: int
     means: NDArray[np.float64]
     pairs: NDArray[np.float64]
-    mean_sigma: NDArray[np.float64]
-    pair_sigma: NDArray[np.float64]
+    mean_sigma: float
+    pair_sigma: float
+    triples: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    products: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    triple_sigma: float = 1.0
+
+    def all_say(self, codes: Codes) -> NDArray[np.float64]:
+        """Estimate the means from means and pairs together: (p,), weighted by their noise.
+
+        The bits u of a one-hot block have one sum K, the same for every record, so the pairs of a bit with all bits of
+        the block sum to K times the bit's mean.
+        """
+        trust = np.full(codes.bits, 1 / self.mean_sigma**2)
+        found = trust * self.means
+        for one, block in zip(codes.attributes, codes.blocks, strict=True):
+            total = 2 - one.bits * int(one.is_centered)
+            if one.size == 2:
+                continue
+            weight = np.where(codes.apart[:, block.start], total**2 / (one.bits * self.pair_sigma**2), 0.0)
+            found += weight * self.pairs[:, block].sum(axis=1) / total
+            trust += weight
+        return np.asarray(found / trust)
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,6 @@ class TableMixture:
         self,
         codes: Codes,
         moments: ReleasedMoments,
-        count: float,
         ones: NDArray[np.float64],
         sigma: float,
         components: int = 0,
@@ -140,8 +169,6 @@ class TableMixture:
         ----------
         codes : Codes
         moments : ReleasedMoments
-        count : float
-            Released number of records.
         ones : float64 (s, p)
             Noisy counts of the bits in these cells.
         sigma : float
@@ -152,37 +179,69 @@ class TableMixture:
 
         Notes
         -----
-        Minimizes the squared residuals of cells, means and pairs, each in units of its own noise, by gradient steps of
-        adaptive size (Adam) that are projected onto probabilities.
+        Minimizes the squared residuals of cells, means, pairs and triples, each in units of its own noise, by gradient
+        steps of adaptive size (Adam) that are projected onto probabilities. Where bits are many, the noise of their
+        pairs moves the means of such a fit; so the parts are raked at the end, to means between those of the fit and
+        those that the released numbers say.
         """
+        from .._kernels import synthetic as kernels
+
         owners, parted, points = self._parted(codes, components)
         short = np.float32  # far finer than the noise, and twice as fast
-        # each pair has two entries
-        pair_weight = np.where(codes.apart, 1 / (2 * moments.pair_sigma**2), 0.0).astype(short)
+        pair_weight = np.where(codes.apart, 1 / moments.pair_sigma**2, 0.0).astype(short)
         # Means get more weight where there are very many pairs, whose noise would move them: probabilities cannot fall
         # below 0 to match it.
-        trust = max(1.0, codes.bits / 100)
-        mean_weight, means = (trust / moments.mean_sigma**2).astype(short), moments.means.astype(short)
-        pairs, seen, cell_weight = (
-            moments.pairs.astype(short),
-            (ones / count).astype(short),
-            short((count / sigma) ** 2),
-        )
+        mean_weight = short(max(1.0, 2 * codes.bits / _MANY) / moments.mean_sigma**2)
+        means, pairs, products = (x.astype(short) for x in (moments.means, moments.pairs, moments.products))
+        triple_weight = short(2 / moments.triple_sigma**2)
+        seen, cell_weight = (ones / moments.count).astype(short), short((moments.count / sigma) ** 2)
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
         points, weights = points.astype(short), parted[:, None].astype(short)
+        shifts = codes.shifts.astype(short)
         first: Any = np.zeros_like(points)
         second: Any = np.zeros_like(points)
         for step in range(1, _STEPS + 1):
-            mass = weights * points
-            misfit = pair_weight * (product(points.T, mass) - pairs)
-            slope = 4 * weights * product(points, misfit)
-            slope += 2 * weights * (mean_weight * (mass.sum(axis=0) - means))
-            slope += 2 * weights * cell_weight * (np.add.reduceat(mass, starts) - seen)[owners]
+            numbers = 2 * points - shifts
+            mass = weights * numbers
+            slope = product(numbers, pair_weight * (product(numbers.T, mass) - pairs))
+            slope += mean_weight * (mass.sum(axis=0) - means)
+            slope *= 2 * weights
+            if len(products):
+                more = np.zeros(points.shape[::-1], short)
+                kernels.add_triple_slopes(
+                    np.ascontiguousarray(numbers.T), weights[:, 0], moments.triples, products, triple_weight, more
+                )
+                slope += more.T
+            slope += weights * cell_weight * (np.add.reduceat(weights * points, starts) - seen)[owners]
             first = 0.9 * first + 0.1 * slope
             second = 0.99 * second + 0.01 * slope**2
             size = _RATE * (1 - step / (_STEPS + 1)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
             points = consistent(codes, points - size * first / (1 - 0.9**step))
-        return TableMixture(parted, points.astype(np.float64))
+        fitted = TableMixture(parted, points.astype(np.float64))
+        told = consistent(codes, (moments.all_say(codes)[None] + codes.shifts) / 2)[0]
+        share = 1 / (1 + codes.bits / _MANY)
+        return fitted.raked(codes, share * (parted @ fitted.points) + (1 - share) * told)
+
+    def raked(self, codes: Codes, shares: NDArray[np.float64]) -> TableMixture:
+        """Move the points until all cells together have these shares (p,) of set bits, as nearly as they can.
+
+        Odds are multiplied, the same for all cells and once more in each round (iterative proportional fitting); what
+        is 0 in a cell stays 0.
+        """
+        points = self.points.copy()
+        tiny = 1e-12
+        for _ in range(_RAKINGS):
+            means = self.weights @ points
+            more = shares / np.maximum(means, tiny)
+            less = (1 - shares) / np.maximum(1 - means, tiny)
+            first = slice(0, codes.booleans)
+            set_, not_ = points[:, first] * more[first], (1 - points[:, first]) * less[first]
+            points[:, first] = set_ / np.maximum(set_ + not_, tiny)
+            for block in codes.blocks[codes.booleans :]:
+                own = points[:, block] * more[block]
+                total = own.sum(axis=1, keepdims=True)
+                points[:, block] = np.where(total > tiny, own / np.maximum(total, tiny), points[:, block])
+        return TableMixture(self.weights, points)
 
     def _parted(
         self, codes: Codes, components: int

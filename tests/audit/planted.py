@@ -55,6 +55,7 @@ class Fault:
 
 SENSITIVITY = "unit/releases/test_sums.py::test_one_record_moves_what_is_released_by_what_is_paid_for"
 MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
+ZOOMING = "unit/releases/test_zooming_means.py::test_windows_are_those_of_the_slow_twin"
 FREQUENT = "audit/test_frequent.py::test_neighbors_stay_below_the_claim"
 THRESHOLD = (
     "unit/releases/test_frequent.py::test_the_threshold_is_the_least_number_that_a_text_of_one_record_hardly_reaches"
@@ -63,6 +64,8 @@ DISCOVERY = "audit/test_discovery.py"
 DISCOVERING = "unit/engine/test_discovering.py"
 STREAM = "audit/test_stream_faults.py::test"
 CLIPPED = "unit/releases/test_clipped_covariance.py::"
+LEARNED = "unit/releases/test_learned_means.py::"
+LEARNED_AUDIT = "audit/test_mechanisms.py::test_learned_scales_cost_their_tenth_and_a_window_all_of_its_rho"
 CLIPPED_AUDIT = "audit/test_mechanisms.py::test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it"
 TOTALS = "audit/test_totals.py::test_an_epoch_of_totals_stays_below_its_claim_and_is_not_far_from_it"
 TREES = "audit/test_trees.py::test_neighbors_stay_below_the_claim"
@@ -308,6 +311,27 @@ FAULTS = [
         (f"{CLIPPED}test_one_record_moves_a_cost_by_what_is_paid_for",),
     ),
     Fault(
+        "scales before a mean that nobody pays for",
+        "releases/statistics/learned.py",
+        "rest = PrivacyLoss(whole.rho_nano - whole.rho_nano // SHARE)",
+        "rest = whole",
+        (f"{LEARNED}test_a_window_pays_a_tenth_for_its_scales_and_all_in_all_what_was_asked_for", LEARNED_AUDIT),
+    ),
+    Fault(
+        "earlier scales after a refusal",
+        "releases/statistics/learned.py",
+        "if outcome.reason is not None:\n            return None",
+        "if outcome.reason is not None:\n            return self.track",
+        (f"{LEARNED}test_a_refused_window_and_a_lost_core_make_the_next_one_learn_anew",),
+    ),
+    Fault(
+        "rescaled coordinates that are truncated",
+        "releases/statistics/learned.py",
+        "((left > other) | ((left == other) & (low % 2 == 1)))",
+        "0",
+        (f"{LEARNED}test_halves_go_to_the_even_number_and_declared_features_stay",),
+    ),
+    Fault(
         "a sample of the first records",
         "releases/statistics/scales.py",
         "rows = rows[sampled_rows(len(rows), Fraction(wanted, size), noise)]",
@@ -324,9 +348,16 @@ FAULTS = [
     Fault(
         "second moments of a table as if pairs were one number",
         "releases/tables/synthetic.py",
-        "gaussian_variance(max(1, codes.pairs_squared), self.shares[1])",
-        "gaussian_variance(1, self.shares[1])",
+        "gaussian_variance(max(1, codes.pairs_squared), shares.pairs)",
+        "gaussian_variance(1, shares.pairs)",
         ("unit/synthetic/test_cost.py::test_the_parts_cost_what_is_charged",),
+    ),
+    Fault(
+        "products of three levels as if a set of columns were one number",
+        "synthetic/triples.py",
+        "sum(norms[a] * norms[b] * norms[c] for a, b, c in self.sets)",
+        "len(self.sets)",
+        ("unit/synthetic/test_triples.py::test_every_possible_record_moves_the_sums_by_the_same",),
     ),
     Fault(
         "a check of the diameter at half its sensitivity",
@@ -429,6 +460,27 @@ FAULTS = [
         "outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])",
         "outside = view.size - inside",
         (f"{MECHANISMS}[tracking, record outside]",),
+    ),
+    Fault(
+        "points between one and two radii of a zooming mean unclipped",
+        "releases/means/zooming.py",
+        "sums.clipped_sum(tiles, len(near), near, center, float(square), out)",
+        "sums.clipped_sum(tiles, len(near), near, center, float(4 * square), out)",
+        (f"{ZOOMING}[0-2]",),
+    ),
+    Fault(
+        "distances of a zooming mean without noise",
+        "releases/means/zooming.py",
+        "found: list[int] = (bins + noise.discrete_gaussian(variance, len(bins))).tolist()",
+        "found: list[int] = bins.tolist()",
+        (f"{ZOOMING}[0-2]",),
+    ),
+    Fault(
+        "a cold start after a look with all of rho",
+        "releases/means/zooming.py",
+        "return _built(self.look.average.sum_nano, self.box)",
+        "return _built(self.loss.rho_nano, self.box)",
+        (f"{ZOOMING}[0-2]",),
     ),
     Fault(
         "too many records by their exact number",
@@ -549,6 +601,27 @@ FAULTS = [
         ("unit/cores/test_filters.py::test_zcdp_filter_keeps_friends_and_drops_strangers",),
     ),
     Fault(
+        "a check of tuples that is not paid for",
+        "releases/clusters/tuples.py",
+        "start(self.loss)\n        return self._check.passes",
+        "return self._check.passes",
+        ("unit/releases/test_match_check.py::test_tuples_that_do_not_match_cost_a_twentieth_and_no_delta",),
+    ),
+    Fault(
+        "a check of tuples at half its noise",
+        "releases/clusters/tuples.py",
+        "return DiameterCheck(self.rho_nano, _TWO",
+        "return DiameterCheck(4 * self.rho_nano, _TWO",
+        ("unit/releases/test_match_check.py::test_the_check_equals_its_twin",),
+    ),
+    Fault(
+        "a core of tuples that is paid for whatever the check says",
+        "releases/clusters/tuples.py",
+        "if not is_search and self.check and not self.check.passes(counts.sum(), noise, start):",
+        "if not is_search and self.check and self.check.passes(counts.sum(), noise, start) is None:",
+        ("unit/releases/test_match_check.py::test_tuples_that_do_not_match_cost_a_twentieth_and_no_delta",),
+    ),
+    Fault(
         "a core of tuples that keeps everyone",
         "cores/replacement.py",
         "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
@@ -611,8 +684,8 @@ FAULTS = [
     Fault(
         "a sum that nobody pays for",
         "releases/averages.py",
-        "        start(PrivacyLoss(self.sum_nano))\n        variance",
-        "        start(PrivacyLoss())\n        variance",
+        "        start(PrivacyLoss(self.sum_nano))\n        return",
+        "        start(PrivacyLoss())\n        return",
         ("unit/releases/test_means.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
     ),
     Fault(

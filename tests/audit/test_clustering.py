@@ -19,7 +19,7 @@ from fcstream.predicates import MatchWithin
 from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.clusters.plan import ClusterJob
-from fcstream.releases.clusters.tuples import TupleAverage, friend_counts
+from fcstream.releases.clusters.tuples import MatchCheck, TupleAverage, friend_counts
 from fcstream.stream.lattice import Lattice
 
 RUNS = 700
@@ -145,6 +145,19 @@ def test_a_radius_that_is_searched_for(weak):
         pairs = [friend_counts(MatchWithin(3, 2, r2, made.gamma), tuples).sum() for r2 in radii_squared]
         noises = (Weak(SeededEntropy(seed + s), weak) for s in range(4000))
         rows.append(np.array([[made._search.find(pairs.__getitem__, 150, noise)] for noise in noises], float))
+    bound = epsilon_lower_bound(*rows, DELTA)
+    assert (bound > epsilon_tight(0.1, DELTA)) == (weak < 1)
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.1])
+def test_the_check_that_tuples_match(weak):
+    """A tuple that matches all others is replaced by one that matches none, where the check is undecided."""
+    check = MatchCheck(10**8, 150)
+    strange = next(s for s in range(150) if check.forecast(s / 150) < 0.5)
+    rows = []
+    for lost, seed in ((strange - 1, 0), (strange, 10**6)):
+        pairs, noises = (150 - lost) ** 2 + lost, (Weak(SeededEntropy(seed + s), weak) for s in range(4000))
+        rows.append(np.array([[check.passes(pairs, noise, nothing)] for noise in noises], float))
     bound = epsilon_lower_bound(*rows, DELTA)
     assert (bound > epsilon_tight(0.1, DELTA)) == (weak < 1)
 

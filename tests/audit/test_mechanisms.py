@@ -5,6 +5,7 @@ told of a window counts: values, counts, reasons, and what was paid. The bounds 
 best place to look depends on the fault, and of rho too (see `support.neighboring_streams`).
 """
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -20,12 +21,16 @@ from fcstream.counting.exact import FriendCounts
 from fcstream.releases.base import Track
 from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.reasons import REASONS
+from fcstream.releases.statistics.scales import missing_ranks
 
 RUNS = 10_000
+FEWER = 2_000
+"""Runs of those that take tenths of a millisecond."""
 DELTAS = (1e-3, 0.02, 0.1, 0.2)
 CENTER = [20.0, 50.0]
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 BALL = {**BARE, "method": "ball", "center": CENTER, "radius": 3.0, "rho": 0.5}
+WITHOUT = {**BARE, "method": "tracking", "rho": 0.5}
 CASES = {  # what is configured, the records that both windows hold, and the one that only the second has
     "count": ({**BARE, "kind": "count", "rho": 0.5}, [CENTER] * 30, CENTER),
     "ball": (BALL, [CENTER] * 400, [23.0, 50.0]),
@@ -58,6 +63,10 @@ CASES = {  # what is configured, the records that both windows hold, and the one
         [CENTER] * 300,
         [79.0, 99.0],
     ),
+    "tracking, no radius": (WITHOUT, [CENTER] * 60, [20.1, 50.0]),
+    "tracking, no radius, beyond the ball": (WITHOUT, [CENTER] * 60, [20.19, 50.0]),
+    "tracking, no radius, most have left": (WITHOUT, [[79.0, 99.0]] * 60, [-39.0, 1.0]),
+    "from the public ranges": (WITHOUT, [CENTER] * 60, [79.0, 99.0]),
     "a core's size": ({"method": "friendly", "size_hint": 2000, "rho": 2.0, "spread": None}, [CENTER] * 3, CENTER),
     "a core's size, recentered": ({"size_hint": 2000, "rho": 2.0}, [CENTER] * 3, CENTER),
     "a core's size, searched": (
@@ -96,8 +105,9 @@ def told(outcome, paid):
     return row + [math.nan] * (11 - len(row))
 
 
-def outcomes(name, more, seed, runs=RUNS):
+def outcomes(name, more, seed, runs=None):
     """One row for each release of one window (runs, columns), and what was started in the last one."""
+    runs = runs or (FEWER if CASES[name][0] is WITHOUT else RUNS)
     job, (_, records, extra) = job_of(name), CASES[name]
     mechanism = job.answers[0].mechanism
     if name.startswith("tracking"):
@@ -203,3 +213,37 @@ def test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it():
         best = [np.column_stack([part, part @ shares]) for part in found]
         assert excess(*best, loss) <= 0
         assert excess(*best, loss / 2.2) > 0
+
+
+def test_learned_scales_cost_their_tenth_and_a_window_all_of_its_rho():
+    """Exact laws of both quartiles, for all windows of a few records and one more; then what a window starts."""
+    base = sample(release={"rho": 4.0, "size_hint": 900}, window={"end": "1970-01-01T00:00:10Z"})
+    features = [{"name": name, "min": -1e4, "max": 1e4, "scale": "learned"} for name in "ab"]
+    mechanism = Config.from_mapping(base | {"features": features}).job.answers[0].mechanism.inner
+    learner, rho, worst = mechanism.learner, mechanism.stage.rho / 2, 0.0  # of one feature of two
+    places, orders = np.arange(6), (1.01, 8.0)
+
+    def law(values, level, rate):
+        below, above = (np.array([(values < v).sum() for v in places]), np.array([(values > v).sum() for v in places]))
+        weights = np.exp(-float(rate) * missing_ranks(below, above, len(values), level))
+        return weights / weights.sum()
+
+    draws = [*zip(learner.levels, learner.rates[0], strict=True)]
+    for few in itertools.chain.from_iterable(
+        itertools.combinations_with_replacement((0, 2, 3, 5), n) for n in range(6)
+    ):
+        for more in (0, 2, 4, 5):
+            one, two = np.array(few), np.array([*few, more])
+            pairs = [(law(one, *draw), law(two, *draw)) for draw in draws]
+            for p, q in ((0, 1), (1, 0)):
+                for order in orders:
+                    found = [
+                        math.log((pair[p] ** order * pair[q] ** (1 - order)).sum()) / (order - 1) for pair in pairs
+                    ]
+                    worst = max(worst, sum(found) / order / rho)
+    assert 0.2 < worst <= 1
+    counter = FriendCounts(2, None)
+    counter.add(0, np.rint(np.random.default_rng(0).normal(0, [1e5, 1e8], size=(900, 2))))
+    assert mechanism.release(counter.view([0]), paid := Paid(), Noise(SeededEntropy(1))).reason is None
+    assert paid.stages[0] == PrivacyLoss(mechanism.loss.rho_nano // 10)
+    assert sum(paid.stages, PrivacyLoss()) == mechanism.loss

@@ -135,7 +135,7 @@ def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, sho
 
             def slow(db):
                 with db.transaction():
-                    mine._charge(db, [request(0)], mine._token(), None)
+                    mine._charge(db, request(0), mine._token(), None)
                     one._closing.set()
                     taker.start()
                     assert not taken.wait(1.5 * lead.LEASE_S)

@@ -125,6 +125,7 @@ def test_nothing_cites_what_is_not_in_the_repository():
     assert not wrong, "\n".join([f"no design notes are in the repository; {FORM}:", *wrong])
 
 
+@pytest.mark.slow
 def test_every_source_begins_with_its_section():
     wrong = []
     for path, tree in trees().items():

@@ -107,6 +107,7 @@ def test_the_predicate(capsys):
     assert "of 20 others" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_stream_of_nothing_but_extensions(installed, tmp_path):
     """Source, kind and ledger by their names in a configuration, through the command."""
     rng = np.random.default_rng(1)

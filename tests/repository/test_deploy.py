@@ -141,6 +141,7 @@ def _installed_from(told):
     return types.SimpleNamespace(read_text=lambda name: told if name == "direct_url.json" else None)
 
 
+@pytest.mark.slow
 def test_a_taken_address_is_tried_again_by_systemd(tmp_path):
     """What trying again does not mend has codes of its own; a port that the former process still holds is not that."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

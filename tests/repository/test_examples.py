@@ -40,6 +40,7 @@ def finished(process):
     return out.splitlines()
 
 
+@pytest.mark.slow
 def test_plain_wsgi(running):
     process = running["wsgi_ingest"]
     port = int(process.stdout.readline().split()[-1])
@@ -72,12 +73,14 @@ def test_plain_wsgi(running):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/elsewhere", timeout=60)
 
 
+@pytest.mark.slow
 def test_threads(running):
     lines = finished(running["sensor_threads"])
     assert lines  # how many, depends on how long a start takes
     assert all(line.endswith((" C", "refused (too_few)")) for line in lines)
 
 
+@pytest.mark.slow
 def test_asyncio(running):
     counts = [json.loads(line)["count"] for line in finished(running["asyncio_gateway"])]
     assert counts

@@ -18,6 +18,7 @@ def test_an_example_is_short_and_has_a_title(path):
     assert lines[4].endswith(".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in PATHS if path.stem != "embedded"], ids=lambda path: path.stem)
 def test_an_example_draws_one_picture(path, monkeypatch):
     plt = pytest.importorskip("matplotlib.pyplot")

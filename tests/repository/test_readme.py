@@ -3,6 +3,7 @@
 import re
 import runpy
 
+import pytest
 from support import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
@@ -35,6 +36,7 @@ def test_the_gate_finds_its_commands():
         assert re.fullmatch(r"(<!-- .* -->\n)?```sh\npython3 .*\n```\n", marked[0])
 
 
+@pytest.mark.slow
 def test_its_picture_is_drawn_from_a_run():
     drawing = REPOSITORY / "docs" / "_readme" / "rooms.py"
     assert runpy.run_path(str(drawing))["main"]() == drawing.with_suffix(".svg").read_text(), (

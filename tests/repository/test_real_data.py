@@ -53,6 +53,17 @@ def test_rooms():
     assert {r.reason for r in silent} == {"too_few"}
 
 
+def test_rooms_of_a_minute():
+    """An hour and a half of the first day, 60 records a minute: nearly every minute is answered, none costs a delta."""
+    releases, summary, _ = release_all("rooms_1m", "2016-03-15T09:00:00Z", "2016-03-15T10:30:00Z")
+    assert summary.released >= 30
+    assert all(r.rho <= 0.25 and r.delta == 0 for r in releases)
+    told = [r for r in releases if r.value]
+    assert np.median([r.sigma[0] for r in told[10:]]) < 0.1
+    assert np.median([abs(r.value[0] - 22) for r in told[10:]]) < 3
+    assert {r.reason for r in releases if r.value is None} <= {"too_few"}
+
+
 def test_destinations_are_found_week_by_week():
     """Of 105 destinations those with a few flights a week are told, and their daily numbers are right within noise."""
     releases, summary, engine = release_all("destinations", "2013-01-01T00:00:00Z", "2013-02-12T00:00:00Z")

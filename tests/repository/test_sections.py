@@ -59,6 +59,7 @@ def test_every_section_that_a_stream_takes_has_a_class():
     assert taken <= {cls.__name__ for cls in CLASSES}
 
 
+@pytest.mark.slow
 def test_the_example_runs():
     pytest.importorskip("polars")
     done = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, check=True)
@@ -66,6 +67,7 @@ def test_the_example_runs():
     assert done.stdout.splitlines()[-1] == "{'too_few'}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)  # it reads the whole package
 def test_a_type_checker_knows_the_arguments(tmp_path):
     pytest.importorskip("mypy")

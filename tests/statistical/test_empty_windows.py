@@ -117,7 +117,7 @@ def test_what_is_stated_is_where_the_gate_opens(name):
         least, tail = mechanism.least_count, gaussian_tail(mechanism.variance, mechanism.least_count)
     else:
         law = laplace_tail if mechanism.is_pure else gaussian_tail
-        least, tail = mechanism.least_count, law(mechanism.scales[0], mechanism.least_count)
+        least, tail = mechanism.least_count, law(mechanism.scales(0).records, mechanism.least_count)
     assert mechanism.false_release == tail
     for drawn, reason in ((least, None), (least - 1, "too_few")):
         assert mechanism.release(view, Paid(), Draws(drawn)).reason == reason

@@ -79,13 +79,28 @@ def cliffs(bench) -> Wanted:
     return "30% outliers first", "window of 100", "counted anew", "200 clusters", "sphere", "two threads"
 
 
+def closes(bench) -> Wanted:
+    bench.main(2000, 1)
+    return tuple(rf"[|] {re.escape(name)} [|] {width} [|]" for name, width, _ in bench.cases(2000))
+
+
 def clusters(bench) -> Wanted:
     bench.FIGURE7_ROWS, bench.MIXTURES, bench.PAPER_RHOS = 20_000, ((2, 20_000),), (10,)
     main_of(bench, "figure6", "--seeds", "1", "--sizes", "20000")
     main_of(bench, "figure7", "--seeds", "1", "--dimensions", "2")
     main_of(bench, "mixtures", "--seeds", "1")
     main_of(bench, "paper")
-    return "\n20000 [|]", "\n2 [|] [0-9]+ [|]", "\n2 [|] 20000 [|]", "\n10 [|]", "reached|MISSED"
+    bench.real_jobs = lambda: iter(())
+    main_of(bench, "refusals", "--seeds", "1", "--draws", "2", "--figure6", "1")
+    return (
+        "\nFigure 6 [|] 8 [|] 4 [|] friendly",
+        "stopped wrongly: [0-9]+ of",
+        "\n20000 [|]",
+        "\n2 [|] [0-9]+ [|]",
+        "\n2 [|] 20000 [|]",
+        "\n10 [|]",
+        "reached|MISSED",
+    )
 
 
 def covariance(bench) -> Wanted:
@@ -169,6 +184,16 @@ def kernels(bench) -> Wanted:
         "bytes each",
         "two threads",
     )
+
+
+def learned_scales(bench) -> Wanted:
+    import numpy as np
+
+    rows = np.random.default_rng(2).normal(size=(2000, 2)) * [0.1, 10]
+    bench.data_sets = lambda: iter([("normal", rows)])
+    bench.SIZES, bench.WINDOW, bench.WINDOWS = ((800, 2.0),), 1000, 3
+    main_of(bench, "--seeds", "1")
+    return "normal [|] 2 [|] 800 [|] 2.0 [|] 0[.]0", "0 [|] window [|]", "2 [|] earlier [|]"
 
 
 def local(bench) -> Wanted:
@@ -283,12 +308,18 @@ def tree(bench) -> Wanted:
     return "\n2000 [|] [0-9.]+", "\n2 [|] [0-9.]+,", "\n2000 [|] 2 [|] 2 [|]"
 
 
+def zooming(bench) -> Wanted:
+    bench.SEEDS, bench.CASES = 1, [(1, 60, 0.25)]
+    bench.main()
+    return tuple(rf"\n[|] 1 [|] 60 [|] 0[.]25 [|] {name} [|] [0-9]" for name in bench.WILD)
+
+
 RUNS: dict[str, Callable[[types.ModuleType], Wanted]] = {
     run.__name__: run
     for run in (
-        accounting, accuracy, answers, cliffs, clusters, covariance, decisions, engine, format_rates, frequent, http_in,
-        journals, kernels, keys, local, moments, nested, predicates, quantiles, real_data, regress, scale, small_means,
-        sums, synthetic, totals, tree,
+        accounting, accuracy, answers, cliffs, closes, clusters, covariance, decisions, engine, format_rates, frequent,
+        http_in, journals, kernels, keys, learned_scales, local, moments, nested, predicates, quantiles, real_data,
+        regress, scale, small_means, sums, synthetic, totals, tree, zooming,
     )
 }  # fmt: skip
 

@@ -315,6 +315,17 @@ def check_diameter(points, radius_squared: int, tolerance: Fraction, bar: float,
     return Fraction(math.floor(mean * 1024 + Fraction(1, 2)) - draw(), 1024) <= Fraction(bar)
 
 
+def check_matches(tuples, matches, tolerance: Fraction, rho_nano: int, draw) -> bool:
+    """At most the tolerated share of pairs of different tuples do not match, up to two deviations of the noise.
+
+    The noise draw() is in multiples of 2**-10 pairs over t, of which a replaced tuple is in less than 2.
+    """
+    t = len(tuples)
+    differ = sum(i != j and not matches(x, y) for i, x in enumerate(tuples) for j, y in enumerate(tuples))
+    excess = math.floor((Fraction(differ, t) - tolerance * (t - 1)) * 1024 + Fraction(1, 2))
+    return Fraction(excess - draw(), 1024) <= Fraction(2 * math.sqrt(2 * 10**9 / rho_nano))
+
+
 def find_diameter(points, radii_squared, tolerance: Fraction, bar: float, draw) -> int:
     """Halve what is left until one radius is."""
     left = list(range(len(radii_squared)))
@@ -503,6 +514,14 @@ def table_numbers(codes, sizes) -> list[list[int]]:
 def table_moments(bits) -> list[list[int]]:
     p = len(bits[0])
     return [[sum(row[i] * row[j] for row in bits) for j in range(p)] for i in range(p)]
+
+
+def table_triples(numbers, sizes) -> list[int]:
+    """All products of three of one record's integers u that belong to three different columns."""
+    owners = [k for k, size in enumerate(sizes) for _ in range(1 if size == 2 else size)]
+    sets = itertools.combinations(range(len(sizes)), 3)
+    bits = [[i for i, owner in enumerate(owners) if owner == k] for k in range(len(sizes))]
+    return [numbers[i] * numbers[j] * numbers[k] for a, b, c in sets for i in bits[a] for j in bits[b] for k in bits[c]]
 
 
 def table_place(numbers, directions, center, width: int, odd: bool) -> tuple[int, ...]:

@@ -71,10 +71,9 @@ ALSO = {
         True,
     ),
     "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
-    # Test and centers are paid for at once, so hardly anything comes back.
     "centers/ktuples, paper": (
         {**CLUSTERS, "kind": "centers", "method": "ktuples", "variant": "paper", "k": 2, "size_hint": 10 * N},
-        False,
+        True,
     ),
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
     # Fixed tuples of empty shards agree, and so are averaged.

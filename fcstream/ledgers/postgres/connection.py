@@ -262,12 +262,16 @@ class PostgresConnection:
 
         Repeating `work` must therefore have no further effect.
         """
+        self.check_open()
+        with calling("ledger"), self.line.lock:
+            return self._run(work)
+
+    def check_open(self) -> None:
+        """Refuse a session that was closed, or that another process opened."""
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.location} was opened before a fork: open the engine in the process that uses it")
         if self._is_closed:
             raise LedgerError(f"{self.location} is closed: open it again to go on")
-        with calling("ledger"), self.line.lock:
-            return self._run(work)
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         conflicts, deadline, seconds = 0, 0.0, 0.005
@@ -346,38 +350,38 @@ class PostgresConnection:
     def _translate_error(self, error: psycopg.Error) -> LedgerError:
         """Return the ledger's error for an error of PostgreSQL."""
         state, detail = error.sqlstate or "", (error.diag.message_detail or "").split()
+        stream = error.diag.message_hint if state.startswith("ZF") else None  # of those that one statement is about
+        location = self.location if stream is None else self._address.location(stream)
         if state == "ZF001":
-            return older_copy(self.location, int(detail[0]))
+            return older_copy(location, int(detail[0]))
         if state == "ZF003":
-            return LedgerError(f"window {detail[0]} is sealed in {self.location}: its release is final")
+            return LedgerError(f"window {detail[0]} is sealed in {location}: its release is final")
         if state == "ZF004":
             charged = PrivacyLoss(int(detail[1]), int(detail[2]))
             return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
         if state == "ZF005":
             return LedgerMismatch(
-                f"{self.location} was retired by `fcstream budget retire`: start with its new specification"
+                f"{location} was retired by `fcstream budget retire`: start with its new specification"
             )
         if state == "ZF007":
-            return caps_lowered(self.location)
+            return caps_lowered(location)
         if state == "ZF006":
-            return LedgerError(f"{self.location}: another process serves this stream since this one's lease ran out")
+            return LedgerError(f"{location}: another process serves this stream since this one's lease ran out")
         text = _first_line(error)
         if state == "55P03":
-            return LedgerInUse(f"{self.location} is in use: another process has kept the stream locked for a minute")
+            return LedgerInUse(f"{location} is in use: another process has kept the stream locked for a minute")
         if state in ("42P05", "26000"):
             return LedgerError(
-                f"{self.location} must be reached by sessions that stay whole: let the pooler pool sessions, not "
+                f"{location} must be reached by sessions that stay whole: let the pooler pool sessions, not "
                 "transactions"
             )
         if state.startswith("53"):
-            return LedgerError(f"{self.location} cannot grow: {text}; nothing was released under an unwritten charge")
+            return LedgerError(f"{location} cannot grow: {text}; nothing was released under an unwritten charge")
         if state == "42501":
-            return LedgerError(
-                f"{self.location} may not be used by this login: {text}; grant it the schema and its tables"
-            )
+            return LedgerError(f"{location} may not be used by this login: {text}; grant it the schema and its tables")
         if state.startswith(("ZF", "23", "42", "3F", "XX001", "XX002")):
-            return LedgerDamaged(f"{self.location} is damaged: {text}")
-        return LedgerError(f"{self.location} cannot be used: {text}")
+            return LedgerDamaged(f"{location} is damaged: {text}")
+        return LedgerError(f"{location} cannot be used: {text}")
 
 
 @contextmanager

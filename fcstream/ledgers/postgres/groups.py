@@ -14,6 +14,7 @@ from .. import user_budgets
 from ..base import Terms, WindowKey
 from ..groups import NOWHERE, SHARED_BLOCKS, Elsewhere, check_sums, check_users
 from .connection import Connection
+from .users import read_buckets
 
 
 class GroupTables:
@@ -89,10 +90,7 @@ class GroupTables:
         check_users(self._location, self._terms, [self._buckets(name, None) for name in members])
 
     def _buckets(self, stream: str, names: list[int] | None) -> user_budgets.CheckedBuckets:
-        query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
-        if names is None:
-            return user_budgets.checked(self._location, self._do(query, stream))
-        return user_budgets.checked(self._location, self._do(f"{query} AND bucket = ANY (%s)", stream, names))
+        return read_buckets(self._db, self._schema, self._location, stream, names)
 
     def _do(self, query: str, *values: object) -> Any:
         return self._db.execute(query.replace("{schema}", self._schema).encode(), values, binary=True)

@@ -1,9 +1,9 @@
 """Ledger for streams in one PostgreSQL schema, which several processes may use at once.
 
-Every charge, seal and acknowledgment is one transaction. For the units ``event`` and ``stream`` the transaction is one
-statement, a function in `schema.sql`. The function locks the stream's row first, so rows are appended one after the
-other and the hash chain stays linear; the lock is held for no round trip. The update's own condition contains the cap,
-so parallel processes cannot exceed it. Streams of a group share filters: see `groups`.
+Every charge, seal and acknowledgment is one transaction, also of several streams that are closed together. For the
+units ``event`` and ``stream`` it is one statement, a function in `schema.sql`. The function locks the stream's row
+first, so rows are appended one after the other and the hash chain stays linear; the lock is held for no round trip. The
+update's own condition contains the cap, so parallel processes cannot exceed it. Streams of a group: see `groups`.
 
 Two processes may be granted the same window. A process that asks for a window which another process has charged and not
 sealed is granted the window once more, as after a crash, because the ledger cannot distinguish a slow process from a
@@ -20,9 +20,10 @@ is running is not found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from ...runtime.undo import on_error
 from .. import hash_chain, user_budgets
 from ..base import TOTAL_BLOCK, ChargeResult, EpochState, Request, Row, SealedRelease, Terms, WindowKey, grant
 from ..groups import Elsewhere, blocks_to_charge, public_spent
+from . import statements
 from .connection import (
     PATIENCE,
     Connection,
@@ -46,6 +48,7 @@ from .connection import (
     translated_errors,
 )
 from .groups import GroupTables
+from .statements import ChargeRow, SeenStream, texts
 from .states import PostgresStates
 from .tables import (
     ROW,
@@ -60,25 +63,9 @@ from .tables import (
     one,
     stream_names,
 )
+from .users import read_buckets, store_buckets
 
 T = TypeVar("T")
-_BUCKETS = 1024  # buckets of users that are written in one statement
-
-
-class _ChargeRow(NamedTuple):
-    """Row that the SQL function `charge` returns for one request."""
-
-    outcome: str
-    draws: int
-    rho: int
-    delta: int
-    spent_rho: int
-    spent_delta: int
-    block: str | None
-    block_rho: int
-    block_delta: int
-    seq: int
-    chain: bytes
 
 
 class PostgresLedger:
@@ -144,48 +131,78 @@ class PostgresLedger:
         """Return the ledger's URL without user and password, for messages."""
         return self._session.location
 
+    @property
+    def place(self) -> object:
+        """See `JointLedger`; streams whose users are charged share none, since their budgets are read first."""
+        return self if self.terms.unit == "user" or self.terms.group is not None else self._session.line
+
     # -- the contract ------------------------------------------------------------------------------------------------
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
-        if not requests:
-            return []
-        token = self._token()
-        if self.terms.group is not None:
-            return self._change(lambda db: self._charge_in_group(db, requests, token))
-        if any(request.users is not None for request in requests):
-            answered = self._change(lambda db: self._charge_each(db, requests, token))
-        else:
-            answered = self._change(lambda db: [(row, None) for row in self._charge(db, requests, token, None)])
-        self._seen = answered[-1][0].seq, answered[-1][0].chain
+        return self.charge_together([(self, requests)])[0]
+
+    @staticmethod
+    def charge_together(
+        calls: Sequence[tuple[PostgresLedger, Sequence[Request]]],
+        acknowledged: Sequence[tuple[PostgresLedger, Sequence[WindowKey]]] = (),
+    ) -> list[list[ChargeResult]]:
+        """See `JointLedger`; one statement, unless users or groups are charged."""
+        asked = {ledger: each for ledger, each in calls if each}
+        told = {ledger: each for ledger, each in acknowledged if each}
+        ledgers = [*asked, *(ledger for ledger in told if ledger not in asked)]
+        if not ledgers:
+            return [[] for _ in calls]
+        first, token = ledgers[0], ledgers[0]._token()
+        if first.place is first and asked:  # users or groups; of one stream
+            first.acknowledge_together(acknowledged)
+            found, first._seen = first._change(lambda db: first._charge_with_others(db, asked[first], token))
+            return [found]
+
+        def work(db: Connection) -> list[list[ChargeRow]]:
+            requests, windows = [asked.get(each, ()) for each in ledgers], [told.get(each, ()) for each in ledgers]
+            return statements.charge(db, first._schema, token, [each._last_row for each in ledgers], requests, windows)
+
+        rows = dict(zip(ledgers, _change_together(ledgers, work), strict=True))
+        for ledger, mine in rows.items():
+            if mine:
+                ledger._seen = mine[-1].seq, mine[-1].chain
         return [
-            self._charge_result(request, row, admitted)
-            for request, (row, admitted) in zip(requests, answered, strict=True)
+            [ledger._charge_result(request, row, None) for request, row in zip(each, rows.get(ledger, ()), strict=True)]
+            for ledger, each in calls
         ]
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:
-        if not answers:
-            return
-        token = self._token()
-        if self.terms.unit == "user" and any(answer.refund != PrivacyLoss() for answer in answers):
-            self._seen = self._change(lambda db: self._seal_each(db, answers, token))
-        else:
-            self._seen = self._change(lambda db: self._seal(db, answers, token, [""] * len(answers)))[1:]
+        self.seal_with_states(answers, ())
 
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
-        if not states:
-            self.seal(answers)
+        self.seal_together([(self, answers, states)])
+
+    @staticmethod
+    def seal_together(
+        calls: Sequence[tuple[PostgresLedger, Sequence[SealedRelease], Sequence[EpochState]]],
+    ) -> None:
+        """See `JointLedger`; one statement, unless users are refunded or states are left."""
+        calls = [call for call in calls if call[1]]
+        if not calls:
             return
-        token = self._token()
+        ledgers, answers = [call[0] for call in calls], [call[1] for call in calls]
+        first, token, has_states = ledgers[0], ledgers[0]._token(), any(states for _, _, states in calls)
+        if first.terms.unit == "user" and not has_states and any(a.refund != PrivacyLoss() for a in answers[0]):
+            first._seen = first._change(lambda db: first._seal_each(db, answers[0], token))
+            return
 
-        def work(db: Connection) -> tuple[int, int, bytes]:
-            with db.transaction():
-                held = self._states(db)
-                held.make()  # before the stream is locked, as whoever opens the ledger does
-                sealed = self._seal(db, answers, token, [""] * len(answers))
-                held.put(self.terms.stream, states)
-                return sealed
+        def work(db: Connection) -> list[tuple[int, int, bytes]]:
+            held = first._states(db)
+            with db.transaction() if has_states else nullcontext():
+                if has_states:
+                    held.make()  # before streams are locked, as whoever opens the ledger does
+                sealed = statements.seal(db, first._schema, token, [ledger._last_row for ledger in ledgers], answers)
+                for ledger, _, states in calls:
+                    held.put(ledger.terms.stream, states)
+            return sealed
 
-        self._seen = self._change(work)[1:]
+        for ledger, (_, seq, chain) in zip(ledgers, _change_together(ledgers, work), strict=True):
+            ledger._seen = seq, chain
 
     def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
         def look(db: Connection) -> list[tuple[int, bytes]]:
@@ -201,13 +218,20 @@ class PostgresLedger:
         return PostgresStates(db, self._schema)
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
-        if not windows:
+        self.acknowledge_together([(self, windows)])
+
+    @staticmethod
+    def acknowledge_together(calls: Sequence[tuple[PostgresLedger, Sequence[WindowKey]]]) -> None:
+        """See `JointLedger`; durable with the next charge or seal."""
+        calls = [call for call in calls if call[1]]
+        if not calls:
             return
-        query = self._sql(
-            "SELECT * FROM {schema}.acknowledge(%s::text, %s::bigint, %b::bytea, %s::bigint[], %s::bigint[])"
-        )
-        keys = _array(key.open_ms for key in windows), _array(key.close_ms for key in windows)
-        self._seen = self._change(lambda db: one(db, query, (self.terms.stream, *self._seen, *keys)))
+        ledgers, windows = [ledger for ledger, _ in calls], [each for _, each in calls]
+
+        def work(db: Connection) -> None:
+            statements.acknowledge(db, ledgers[0]._schema, [ledger._last_row for ledger in ledgers], windows)
+
+        _change_together(ledgers, work)
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         return self._sealed("w.state = 'sealed' ORDER BY w.sealed_seq")
@@ -264,10 +288,20 @@ class PostgresLedger:
         return str(rows[0][0]) if rows else None
 
     def keep_setting(self, key: str, value: str) -> str:
-        query = self._sql("SELECT * FROM {schema}.keep_setting(%s::text, %s::bigint, %b::bytea, %s::text, %s::text)")
-        kept, *seen = self._change(lambda db: one(db, query, (self.terms.stream, *self._seen, key, value)))
-        self._seen = seen[0], seen[1]
-        return str(kept)
+        return self.keep_together([(self, key, value)])[0]
+
+    @staticmethod
+    def keep_together(calls: Sequence[tuple[PostgresLedger, str, str]]) -> list[str]:
+        """See `JointLedger`."""
+        ledgers, facts = [call[0] for call in calls], [call[1:] for call in calls]
+
+        def work(db: Connection) -> list[tuple[str, int, bytes]]:
+            return statements.keep_settings(db, ledgers[0]._schema, [each._last_row for each in ledgers], facts)
+
+        kept = _change_together(ledgers, work)
+        for ledger, (_, seq, chain) in zip(ledgers, kept, strict=True):
+            ledger._seen = seq, chain
+        return [value for value, *_ in kept]
 
     def close(self) -> None:
         self._session.close()
@@ -353,38 +387,43 @@ class PostgresLedger:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
-    def _charge(
-        self, db: Connection, requests: Sequence[Request], token: bytes, digest: bytes | None
-    ) -> list[_ChargeRow]:
-        query = self._sql(
-            "SELECT * FROM {schema}.charge(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint[], %s::bigint[], "
-            "%s::bigint[], %s::bigint[], %s::text[], %b::bytea)"
-        )
-        values = (
-            *(self.terms.stream, *self._seen, token),
-            *(_array(r.window.open_ms for r in requests), _array(r.window.close_ms for r in requests)),
-            *(_array(r.loss.rho_nano for r in requests), _array(r.loss.delta_femto for r in requests)),
-            *(_texts(",".join(r.blocks) for r in requests), digest),
-        )
-        return [_ChargeRow(*row) for row in db.execute(query, values, binary=True)]
+    @property
+    def _last_row(self) -> SeenStream:
+        return SeenStream(self.terms.stream, *self._seen)
+
+    def _charge(self, db: Connection, request: Request, token: bytes, digest: bytes | None) -> ChargeRow:
+        return statements.charge(db, self._schema, token, [self._last_row], [[request]], digest=digest)[0][0]
+
+    def _charge_with_others(
+        self, db: Connection, requests: Sequence[Request], token: bytes
+    ) -> tuple[list[ChargeResult], tuple[int, bytes]]:
+        """Charge requests whose users, or whose group, are charged too; also returns the last row of the journal."""
+        if self.terms.group is not None:
+            return self._charge_in_group(db, requests, token)
+        answered = self._charge_each(db, requests, token)
+        results = [
+            self._charge_result(request, row, admitted)
+            for request, (row, admitted) in zip(requests, answered, strict=True)
+        ]
+        return results, (answered[-1][0].seq, answered[-1][0].chain)
 
     def _charge_each(
         self, db: Connection, requests: Sequence[Request], token: bytes
-    ) -> list[tuple[_ChargeRow, NDArray[np.bool_] | None]]:
+    ) -> list[tuple[ChargeRow, NDArray[np.bool_] | None]]:
         """Charge requests with users one after the other, in one transaction."""
-        answered: list[tuple[_ChargeRow, NDArray[np.bool_] | None]] = []
+        answered: list[tuple[ChargeRow, NDArray[np.bool_] | None]] = []
         with db.transaction():
             for index, request in enumerate(requests):
                 part_token = token + index.to_bytes(4, "big")
                 if request.users is None:
-                    answered.append((self._charge(db, [request], part_token, None)[0], None))
+                    answered.append((self._charge(db, request, part_token, None), None))
                     continue
                 total = self._lock_users(db)
                 held = self._buckets(db, user_budgets.buckets_of(request.users))
                 opens, capacity = request.window.open_ms, self.terms.capacity
                 changed, admitted = user_budgets.charge(held, request.users, request.loss, capacity, opens)
                 marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-                row = self._charge(db, [request], part_token, user_budgets.redigest(total, held, marks))[0]
+                row = self._charge(db, request, part_token, user_budgets.redigest(total, held, marks))
                 if row.outcome == "charged":
                     self._store_users(db, changed, marks)
                 else:
@@ -392,7 +431,9 @@ class PostgresLedger:
                 answered.append((row, admitted))
         return answered
 
-    def _charge_in_group(self, db: Connection, requests: Sequence[Request], token: bytes) -> list[ChargeResult]:
+    def _charge_in_group(
+        self, db: Connection, requests: Sequence[Request], token: bytes
+    ) -> tuple[list[ChargeResult], tuple[int, bytes]]:
         """Charge requests one after the other beside the other streams of the group, in one transaction."""
         results = []
         with db.transaction():
@@ -400,8 +441,7 @@ class PostgresLedger:
             for index, request in enumerate(requests):
                 result, seen = self._charge_shared(db, request, token + index.to_bytes(4, "big"))
                 results.append(result)
-        self._seen = seen
-        return results
+        return results, seen
 
     def _charge_shared(self, db: Connection, request: Request, token: bytes) -> tuple[ChargeResult, tuple[int, bytes]]:
         """Charge one request under the group's lock; also returns the last row of the journal and its link."""
@@ -411,7 +451,7 @@ class PostgresLedger:
         held = user_budgets.CheckedBuckets() if names is None else self._buckets(db, names)
         elsewhere = self._group(db).elsewhere(terms.stream, names)
         if self._group(db).has_window(window):
-            row = self._charge(db, [request], token, None if users is None else digest)[0]
+            row = self._charge(db, request, token, None if users is None else digest)
             admitted = None if users is None else user_budgets.charged(held, users, window.open_ms)
             result = self._charge_result(request, row, admitted)
             return replace(result, spent=result.spent + public_spent(request, {}, elsewhere)), (row.seq, row.chain)
@@ -424,7 +464,7 @@ class PostgresLedger:
             changed, admitted = user_budgets.charge(held, users, loss, terms.capacity, window.open_ms, elsewhere.users)
             marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
         after = None if users is None else user_budgets.redigest(digest, held, marks)
-        values = (terms.stream, *self._seen, token, *astuple(window), *loss.parts, _texts(blocks), after)
+        values = (terms.stream, *self._seen, token, *astuple(window), *loss.parts, texts(blocks), after)
         seen = self._group(db).write(values)
         self._store_users(db, changed, marks)
         own |= {block: own.get(block, PrivacyLoss()) + loss for block in blocks}
@@ -433,7 +473,7 @@ class PostgresLedger:
     def _group(self, db: Connection) -> GroupTables:
         return GroupTables(db, self._schema, self.location, self.terms)
 
-    def _charge_result(self, request: Request, row: _ChargeRow, admitted: NDArray[np.bool_] | None) -> ChargeResult:
+    def _charge_result(self, request: Request, row: ChargeRow, admitted: NDArray[np.bool_] | None) -> ChargeResult:
         window, spent = request.window, PrivacyLoss(row.spent_rho, row.spent_delta)
         if row.outcome == "sealed":
             return ChargeResult(window, spent)
@@ -447,26 +487,6 @@ class PostgresLedger:
             return ChargeResult(window, spent, interrupted=loss)
         return grant(window, loss, spent, admitted, is_redraw=row.draws > 1)
 
-    def _seal(
-        self, db: Connection, answers: Sequence[SealedRelease], token: bytes, digests: list[str]
-    ) -> tuple[int, int, bytes]:
-        """Seal windows, and return how many this try refunded, the last journal row and its link.
-
-        Refunds that an earlier try of the same call has made are not counted.
-        """
-        query = self._sql(
-            "SELECT * FROM {schema}.seal(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint[], %s::bigint[], "
-            "%s::bigint[], %s::bigint[], %b::bytea[], %s::text[])"
-        )
-        values = (
-            *(self.terms.stream, *self._seen, token),
-            *(_array(a.window.open_ms for a in answers), _array(a.window.close_ms for a in answers)),
-            *(_array(a.refund.rho_nano for a in answers), _array(a.refund.delta_femto for a in answers)),
-            *([a.body for a in answers], _texts(digests)),
-        )
-        _, refunded, seq, chain = one(db, query, values)
-        return refunded, seq, chain
-
     def _seal_each(self, db: Connection, answers: Sequence[SealedRelease], token: bytes) -> tuple[int, bytes]:
         """Seal releases whose refunds go to users one after the other, in one transaction."""
         with db.transaction():
@@ -478,7 +498,8 @@ class PostgresLedger:
                     changed = user_budgets.refund(held, answer.refund, answer.window.open_ms)
                     marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
                     digest = user_budgets.redigest(total, held, marks).hex()
-                refunded, seq, chain = self._seal(db, [answer], part_token, [digest])
+                (done,) = statements.seal(db, self._schema, part_token, [self._last_row], [[answer]], digest)
+                refunded, seq, chain = done
                 if refunded:
                     self._store_users(db, changed, marks)
         return seq, chain
@@ -486,7 +507,7 @@ class PostgresLedger:
     def _lock_users(self, db: Connection) -> bytes:
         """Lock the stream and return the digest of its users' budgets."""
         query = self._sql("SELECT users FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)")
-        return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
+        return bytes(one(db, query, self._last_row)[0])
 
     def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
         names = user_budgets.buckets_of(keys)
@@ -499,26 +520,10 @@ class PostgresLedger:
         return user_budgets.has_room(held, keys, loss, self.terms.capacity, elsewhere.users)
 
     def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.CheckedBuckets:
-        """Return the named buckets of users' budgets, checked; None returns all buckets."""
-        query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
-        values: tuple[Any, ...] = (self.terms.stream,)
-        if names is not None and len(names) < user_budgets.BUCKETS // 2:
-            query += " AND bucket = ANY (%s::integer[])"
-            values += (_array(names),)
-        wanted = None if names is None else set(names)
-        held = db.execute(self._sql(query), values, binary=True)
-        return user_budgets.checked(self.location, (row for row in held if wanted is None or row[0] in wanted))
+        return read_buckets(db, self._schema, self.location, self.terms.stream, names)
 
     def _store_users(self, db: Connection, changed: dict[int, bytes], marks: dict[int, bytes]) -> None:
-        query = self._sql(
-            "INSERT INTO {schema}.users SELECT %s, unnest(%s::integer[]), unnest(%b::bytea[]), unnest(%b::bytea[]) "
-            "ON CONFLICT (stream, bucket) DO UPDATE SET body = excluded.body, mark = excluded.mark"
-        )
-        names = list(changed)
-        for start in range(0, len(names), _BUCKETS):
-            part = names[start : start + _BUCKETS]
-            columns = [changed[name] for name in part], [marks[name] for name in part]
-            db.execute(query, (self.terms.stream, _array(part), *columns))
+        store_buckets(db, self._schema, self.terms.stream, changed, marks)
 
     def _token(self) -> bytes:
         self._calls += 1
@@ -583,17 +588,13 @@ class PostgresLedger:
         return text.replace("{schema}", self._schema)
 
     def _change(self, work: Callable[[Connection], T]) -> T:
-        if not self._takes_charges:
-            raise LedgerError(f"{self.location} was opened to look at it: it takes no charges")
-        return self._session.run(work)
+        return _change_together([self], work)
 
 
-def _array(values: Iterable[object]) -> str:
-    """Write an array in PostgreSQL's text form, which has one type for all values and is fast to build."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def _texts(values: Iterable[str]) -> str:
-    """Write an array of texts in PostgreSQL's text form."""
-    escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return _array(f'"{value}"' for value in escaped)
+def _change_together(ledgers: Sequence[PostgresLedger], work: Callable[[Connection], T]) -> T:
+    """Run work on the connection that some ledgers share."""
+    for ledger in ledgers:
+        if not ledger._takes_charges:
+            raise LedgerError(f"{ledger.location} was opened to look at it: it takes no charges")
+        ledger._session.check_open()
+    return ledgers[0]._session.run(work)

@@ -1,4 +1,4 @@
--- Schema version 3 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
+-- Schema version 4 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
 --
 -- `journal` is append-only and chained by hashes; `windows`, `blocks`, `users` and `settings` are its running summary.
 -- Every row of the summary has a mark, a hash of its columns, that is checked whenever the row is read; the head in
@@ -6,9 +6,9 @@
 -- that its chain stays linear whoever writes.
 -- The functions are one transaction each when called by themselves. {schema} is filled in, quoted.
 --
--- Errors of ours: ZF001 an older copy, ZF002 contradicting tables, ZF003 the window is sealed, ZF004 no such
--- refund, ZF005 the stream was retired, ZF006 another process holds the lease,
--- ZF007 other terms than the caller has seen.
+-- Errors of ours, with the name of the stream as their hint: ZF001 an older copy, ZF002 contradicting tables, ZF003 the
+-- window is sealed, ZF004 no such refund, ZF005 the stream was retired, ZF006 another process holds the lease, ZF007
+-- other terms than the caller has seen.
 
 CREATE TABLE {schema}.meta (key text PRIMARY KEY, value text NOT NULL);
 
@@ -169,7 +169,7 @@ BEGIN
         SELECT * INTO known FROM {schema}.blocks k WHERE k.stream = name AND k.block = each;
         CONTINUE WHEN NOT FOUND;
         IF known.mark <> {schema}.block_mark(known.block, known.rho, known.delta) THEN
-            RAISE EXCEPTION 'block % disagrees with the mark beside it', each USING ERRCODE = 'ZF002';
+            RAISE EXCEPTION 'block % disagrees with the mark beside it', each USING ERRCODE = 'ZF002', HINT = name;
         END IF;
         marks := (marks + known.mark) & 1152921504606846975;
         IF each <> 'total' THEN
@@ -200,15 +200,15 @@ BEGIN
             SELECT FROM {schema}.streams s JOIN {schema}.journal j ON j.stream = s.stream AND j.seq = seen_seq
             WHERE s.retired AND j.chain = seen_chain
         ) THEN
-            RAISE EXCEPTION 'the stream was retired' USING ERRCODE = 'ZF005';
+            RAISE EXCEPTION 'the stream was retired' USING ERRCODE = 'ZF005', HINT = name;
         END IF;
-        RAISE EXCEPTION 'a journal row is gone' USING ERRCODE = 'ZF001', DETAIL = seen_seq::text;
+        RAISE EXCEPTION 'a journal row is gone' USING ERRCODE = 'ZF001', HINT = name, DETAIL = seen_seq::text;
     END IF;
     IF head.terms_seq > seen_seq THEN
-        RAISE EXCEPTION 'the caps were lowered' USING ERRCODE = 'ZF007';
+        RAISE EXCEPTION 'the caps were lowered' USING ERRCODE = 'ZF007', HINT = name;
     END IF;
     IF head.mark <> {schema}.head_mark(head) THEN
-        RAISE EXCEPTION 'the head disagrees with the mark beside it' USING ERRCODE = 'ZF002';
+        RAISE EXCEPTION 'the head disagrees with the mark beside it' USING ERRCODE = 'ZF002', HINT = name;
     END IF;
     IF claim <> '' THEN
         -- Held until this transaction ends: nobody takes the lease in between. Renewals are not kept waiting.
@@ -307,10 +307,43 @@ BEGIN
 END
 $body$;
 
--- Charge windows in order. `digest`: of the users after they were charged; NULL for other units.
+-- Note that the sink has some windows of a stream that is locked; what is not sealed, or acknowledged already, is left
+-- alone. Returns the head, which the caller saves.
+CREATE FUNCTION {schema}.note_acknowledged(head {schema}.streams, opens bigint[], closes bigint[])
+RETURNS {schema}.streams
+LANGUAGE plpgsql SET enable_seqscan = off AS $body$
+DECLARE
+    known {schema}.windows%ROWTYPE;
+    marked bigint;
+BEGIN
+    FOR i IN 1 .. cardinality(opens) LOOP
+        -- By the primary key alone: the index of unacknowledged windows would be read from its start.
+        SELECT * INTO known FROM {schema}.windows w
+        WHERE w.stream = head.stream AND w.open_ms = opens[i] AND w.close_ms = closes[i];
+        IF known.mark <> {schema}.window_mark(known) THEN
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = head.stream;
+        END IF;
+        IF known.state = 'sealed' THEN
+            known.state := 'acknowledged';
+            marked := {schema}.window_mark(known);
+            head.digest := {schema}.turn(head.digest, known.mark, marked);
+            UPDATE {schema}.windows w SET state = 'acknowledged', mark = marked
+            WHERE w.stream = head.stream AND w.open_ms = opens[i] AND w.close_ms = closes[i];
+            head.seq := head.seq + 1;
+            head.chain := {schema}.append(
+                head.stream, head.seq, head.chain, 'acknowledge', opens[i], closes[i], 0, 0, '', '');
+        END IF;
+    END LOOP;
+    RETURN head;
+END
+$body$;
+
+-- Charge windows of one stream in order, after others (`acked`) were acknowledged. `digest`: of the users after they
+-- were charged; NULL for other units.
 -- verdict: charged; again; repeated (by this very call, whose answer was lost); interrupted; refused; sealed.
 CREATE FUNCTION {schema}.charge(
     name text, seen_seq bigint, seen_chain bytea, token bytea,
+    acked_opens bigint[], acked_closes bigint[],
     opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[], digest bytea
 ) RETURNS TABLE (
     verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint,
@@ -333,6 +366,7 @@ DECLARE
     touched text[];
     marked bigint;
 BEGIN
+    head := {schema}.note_acknowledged(head, acked_opens, acked_closes);
     FOR i IN 1 .. cardinality(opens) LOOP
         mine := token || int4send(i);
         names := string_to_array(block_lists[i], ',');
@@ -343,7 +377,7 @@ BEGIN
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         IF FOUND THEN
             IF known.mark <> {schema}.window_mark(known) THEN
-                RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+                RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = name;
             END IF;
             verdict := CASE
                 WHEN known.state <> 'charged' THEN 'sealed'
@@ -414,7 +448,7 @@ BEGIN
                     AND k.delta <= CASE k.block WHEN 'total' THEN total_room_delta ELSE room_delta END;
                     GET DIAGNOSTICS written = ROW_COUNT;
                     IF written <> cardinality(names) THEN
-                        RAISE EXCEPTION 'a block changed inside a transaction' USING ERRCODE = 'ZF002';
+                        RAISE EXCEPTION 'a block changed inside a transaction' USING ERRCODE = 'ZF002', HINT = name;
                     END IF;
                 END IF;
             END IF;
@@ -478,17 +512,17 @@ BEGIN
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         is_known := FOUND;
         IF is_known AND known.mark <> {schema}.window_mark(known) THEN
-            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = name;
         END IF;
         IF is_known AND known.state <> 'charged' THEN
             CONTINUE WHEN known.attempt = token || int4send(i);
-            RAISE EXCEPTION 'sealed' USING ERRCODE = 'ZF003', DETAIL = opens[i]::text;
+            RAISE EXCEPTION 'sealed' USING ERRCODE = 'ZF003', HINT = name, DETAIL = opens[i]::text;
         END IF;
         IF NOT is_known THEN  -- a refusal: nothing was charged
             known := ROW(name, opens[i], closes[i], 'sealed', 0, 0, 0, '', NULL, NULL, 0);
         END IF;
         IF rhos[i] > known.rho OR deltas[i] > known.delta THEN
-            RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', DETAIL = format(
+            RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', HINT = name, DETAIL = format(
                 '%s %s %s', opens[i], known.rho, known.delta);
         END IF;
         refund_rho := rhos[i];
@@ -510,7 +544,7 @@ BEGIN
             WHERE k.stream = name AND k.block = ANY (names) AND k.rho >= refund_rho AND k.delta >= refund_delta;
             GET DIAGNOSTICS paid = ROW_COUNT;
             IF paid <> cardinality(names) THEN
-                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002';
+                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002', HINT = name;
             END IF;
             head.digest := {schema}.turn(head.digest, marked, 0);
             SELECT b.marks INTO marked FROM {schema}.read_blocks(name, names) b;
@@ -550,44 +584,6 @@ BEGIN
 END
 $body$;
 
--- Note that the sink has some windows; what is not sealed, or acknowledged already, is left alone.
-CREATE FUNCTION {schema}.acknowledge(
-    name text, seen_seq bigint, seen_chain bytea, opens bigint[], closes bigint[],
-    OUT last_seq bigint, OUT last_chain bytea
-)
-LANGUAGE plpgsql SET enable_seqscan = off AS $body$
-DECLARE
-    head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
-    before bigint := head.seq;
-    known {schema}.windows%ROWTYPE;
-    marked bigint;
-BEGIN
-    FOR i IN 1 .. cardinality(opens) LOOP
-        -- By the primary key alone: the index of unacknowledged windows would be read from its start.
-        SELECT * INTO known FROM {schema}.windows w
-        WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-        IF known.mark <> {schema}.window_mark(known) THEN
-            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
-        END IF;
-        IF known.state = 'sealed' THEN
-            known.state := 'acknowledged';
-            marked := {schema}.window_mark(known);
-            head.digest := {schema}.turn(head.digest, known.mark, marked);
-            UPDATE {schema}.windows w SET state = 'acknowledged', mark = marked
-            WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-            head.seq := head.seq + 1;
-            head.chain := {schema}.append(
-                name, head.seq, head.chain, 'acknowledge', opens[i], closes[i], 0, 0, '', '');
-        END IF;
-    END LOOP;
-    IF head.seq > before THEN
-        PERFORM {schema}.save(head);
-    END IF;
-    last_seq := head.seq;
-    last_chain := head.chain;
-END
-$body$;
-
 -- Keep a public fact once, or find what is kept: by this stream, or by another part of it.
 CREATE FUNCTION {schema}.keep_setting(
     name text, seen_seq bigint, seen_chain bytea, wanted text, proposed text,
@@ -615,5 +611,123 @@ BEGIN
     END IF;
     last_seq := head.seq;
     last_chain := head.chain;
+END
+$body$;
+
+-- What follows is what ledgers call: each takes several streams, in one transaction, and answers in their order. The
+-- windows of all streams stand in one list after the other; `counts` says how many are of each.
+
+-- Lock streams, in one order whoever asks, so that no two transactions wait for each other.
+CREATE FUNCTION {schema}.lock_streams(names text[]) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $body$
+BEGIN
+    IF cardinality(names) > 1 THEN
+        PERFORM FROM {schema}.streams s WHERE s.stream = ANY (names) ORDER BY s.stream FOR UPDATE;
+    END IF;
+END
+$body$;
+
+-- See `charge`. `digests`: in hex, or ''.
+CREATE FUNCTION {schema}.charge_streams(
+    names text[], seen_seqs bigint[], seen_chains bytea[], token bytea, digests text[],
+    acked_counts integer[], acked_opens bigint[], acked_closes bigint[],
+    counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[]
+) RETURNS TABLE (
+    verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint,
+    refusing text, refusing_rho bigint, refusing_delta bigint, last_seq bigint, last_chain bytea
+)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    each record;
+BEGIN
+    PERFORM {schema}.lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last, sum(u.acked) OVER (ORDER BY u.place) AS last_acked
+        FROM unnest(names, seen_seqs, seen_chains, digests, acked_counts, counts)
+        WITH ORDINALITY AS u (name, seq, chain, digest, acked, n, place) ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT * FROM {schema}.charge(
+            each.name, each.seq, each.chain, token,
+            acked_opens[each.last_acked - each.acked + 1 : each.last_acked],
+            acked_closes[each.last_acked - each.acked + 1 : each.last_acked],
+            opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
+            rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
+            block_lists[each.last - each.n + 1 : each.last], decode(nullif(each.digest, ''), 'hex'));
+    END LOOP;
+END
+$body$;
+
+-- See `seal`.
+CREATE FUNCTION {schema}.seal_streams(
+    names text[], seen_seqs bigint[], seen_chains bytea[], token bytea,
+    counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[], digests text[]
+) RETURNS TABLE (refunded integer, last_seq bigint, last_chain bytea)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    each record;
+BEGIN
+    PERFORM {schema}.lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last
+        FROM unnest(names, seen_seqs, seen_chains, counts) WITH ORDINALITY AS u (name, seq, chain, n, place)
+        ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT s.refunded, s.last_seq, s.last_chain FROM {schema}.seal(
+            each.name, each.seq, each.chain, token,
+            opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
+            rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
+            bodies[each.last - each.n + 1 : each.last], digests[each.last - each.n + 1 : each.last]) s;
+    END LOOP;
+END
+$body$;
+
+-- Note that the sink has some windows, without waiting for the disk: the next charge or seal brings it there. If the
+-- server's machine fails before, releases are published again; no row of another kind can be lost by it, since a log is
+-- written in order.
+CREATE FUNCTION {schema}.acknowledge_streams(
+    names text[], seen_seqs bigint[], seen_chains bytea[], counts integer[], opens bigint[], closes bigint[]
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    each record;
+    head {schema}.streams%ROWTYPE;
+    before bigint;
+BEGIN
+    PERFORM {schema}.lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last
+        FROM unnest(names, seen_seqs, seen_chains, counts) WITH ORDINALITY AS u (name, seq, chain, n, place)
+        ORDER BY u.place
+    LOOP
+        head := {schema}.lock_stream(each.name, each.seq, each.chain);
+        before := head.seq;
+        head := {schema}.note_acknowledged(
+            head, opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last]);
+        IF head.seq > before THEN
+            PERFORM {schema}.save(head);
+        END IF;
+    END LOOP;
+    PERFORM set_config('synchronous_commit', 'off', true);
+END
+$body$;
+
+-- See `keep_setting`.
+CREATE FUNCTION {schema}.keep_settings(
+    names text[], seen_seqs bigint[], seen_chains bytea[], wanted text[], proposed text[]
+) RETURNS TABLE (kept text, last_seq bigint, last_chain bytea)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    each record;
+BEGIN
+    -- In the order of `keep_setting`: first the parts of a stream, then their rows.
+    PERFORM pg_advisory_xact_lock(hashtextextended('fcstream settings ' || r.root, 0))
+    FROM (SELECT DISTINCT split_part(n.name, '/', 1) AS root FROM unnest(names) AS n (name) ORDER BY 1) r;
+    PERFORM {schema}.lock_streams(names);
+    FOR each IN
+        SELECT u.* FROM unnest(names, seen_seqs, seen_chains, wanted, proposed)
+        WITH ORDINALITY AS u (name, seq, chain, wanted, proposed, place) ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT * FROM {schema}.keep_setting(
+            each.name, each.seq, each.chain, each.wanted, each.proposed);
+    END LOOP;
 END
 $body$;

@@ -27,7 +27,7 @@ from ..terms_check import (
 )
 from .connection import Connection, ServerAddress, sql
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
 WINDOW = "w.open_ms, w.close_ms, w.state, w.draws, w.rho, w.delta, w.blocks, w.sealed_seq, w.mark"
 _HEAD = """
@@ -58,7 +58,8 @@ class OpenedStream(NamedTuple):
     Attributes
     ----------
     seen : tuple of int and bytes
-        Number of the journal's last row, and its link.
+        Number and link of the journal's last row. After `PostgresTables.check` of the last one that is on disk for
+        certain: an acknowledgment may not be yet.
     """
 
     terms: Terms
@@ -222,7 +223,8 @@ class PostgresTables:
             raise LedgerDamaged(f"{self._location} is damaged: the users' budgets disagree with the head")
         for row in self.linked(stream, range(max(0, seq - hash_chain.TAIL), seq + 1), found.salt):
             seq = row.seq
-        return found
+        query = "SELECT seq, chain FROM {schema}.journal WHERE stream = %s AND kind <> 'acknowledge'"
+        return found._replace(seen=one(self._db, self._sql(f"{query} ORDER BY seq DESC LIMIT 1"), (stream,)))
 
     def linked(self, stream: str, wanted: Iterable[int], salt: bytes) -> Iterator[Row]:
         """Yield the wanted journal rows; a row that is missing or does not follow from its predecessor is an error."""

@@ -124,13 +124,17 @@ class SQLiteLedger:
     # -- the contract ------------------------------------------------------------------------------------------------
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
-        with self._transaction() as tables:
-            return [self._charge(tables, request) for request in requests]
+        return self.charge_together([(self, requests)])[0]
 
     @staticmethod
-    def charge_together(calls: Sequence[tuple[SQLiteLedger, Sequence[Request]]]) -> list[list[ChargeResult]]:
-        """Charge windows of several streams of one file in one transaction, durable when it returns."""
-        with _transaction_of([ledger for ledger, _ in calls]):
+    def charge_together(
+        calls: Sequence[tuple[SQLiteLedger, Sequence[Request]]],
+        acknowledged: Sequence[tuple[SQLiteLedger, Sequence[WindowKey]]] = (),
+    ) -> list[list[ChargeResult]]:
+        """See `JointLedger`."""
+        with _transaction_of(list(dict.fromkeys(ledger for ledger, _ in (*calls, *acknowledged)))):
+            for ledger, windows in acknowledged:
+                ledger._acknowledge(ledger._tables, windows)
             return [[ledger._charge(ledger._tables, request) for request in requests] for ledger, requests in calls]
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:

@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -21,11 +22,13 @@ from ...cores.replacement import tail_quantile
 from ...errors import ConfigError
 from ...noise.samplers import Noise
 from ..averages import Start
+from .tuples import TOLERANCE
 
 PARTED = 7
 """Delta: distance of a ball's center from the others, in radii; common partitions need more than 6."""
 BETA = 0.05
 """Chance that tuples which all agree are refused."""
+_CHUNK = 256  # tuples whose balls are compared with all others at once
 _POSITIONS = sorted({*range(1, 41), *(round(40 * 1.03**i) for i in range(100))})
 
 
@@ -120,6 +123,43 @@ class Geometry:
             if radii[i, 0] > 0:
                 clusters.partitioned(np.ascontiguousarray(chosen[i]), radii[i], tuples, inside[i])
         return radii, inside
+
+
+def partitioned_pairs(geometry: Geometry, tuples: NDArray[np.float64]) -> int:
+    """Count the ordered pairs of tuples (t, k, d) of which the first one's balls partition the second one.
+
+    A tuple and itself count as such a pair, even if the tuple has no balls.
+
+    Privacy
+    -------
+    NOT private: the number is only for `MatchCheck`. A tuple that is replaced is in 2 (t - 1) pairs with others.
+
+    Source
+    ------
+    Specification 6.19; proof 7.11; ours.
+    """
+    found = len(tuples)
+    for first in range(0, len(tuples), _CHUNK):
+        inside = geometry.members(tuples[first : first + _CHUNK], tuples)[1]
+        found += int(inside.sum()) - int(np.trace(inside, offset=first))
+    return found
+
+
+def outlier_tolerance(share: float) -> Fraction:
+    """Return the share of pairs that do not match if a test lets so large a share of tuples match nothing.
+
+    It is at least that of a core, and at most 1/2.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 6.19; ours.
+    """
+    pairs = 1 - (1 - max(0.0, share)) ** 2
+    return max(TOLERANCE, min(Fraction(1, 2), Fraction(pairs).limit_denominator(1000)))
 
 
 def _first(
@@ -224,6 +264,11 @@ class GaussianTest:
         """Threshold theta: a proposal passes with up to this many outlier tuples, apart from noise."""
         tail = tail_quantile(self._deltas[0] / self.positions)
         return (self.max_outlier_tuples - self.sigmas[0] * tail) * (1 - 1e-12) if self.max_outlier_tuples > 0 else -1.0
+
+    @property
+    def pair_tolerance(self) -> Fraction:
+        """Share of pairs of tuples that do not match up to which the test may well pass: see `outlier_tolerance`."""
+        return outlier_tolerance(self.threshold / self.compared)
 
     @cached_property
     def level(self) -> float:

@@ -136,7 +136,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
 
     Cost
     ----
-    rho and delta; a refusal most of it, since it comes after the tuples were compared.
+    rho and delta; a refusal about 5% of rho and no delta, unless nearly enough of the tuples agree.
 
     Privacy
     -------
@@ -243,7 +243,8 @@ class ClusterRelease(MechanismBase):
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         plan = self.choice.plan
         disagreement = (
-            f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}; "
+            f"shards that do not agree are a refusal, which costs about {self.average.refusal}, and up to "
+            f"{self.average.loss - self.average.last} where nearly enough of them agree; "
             "`release.method` = 'tree' has none"
         )
         if self.job.fallback is not None:

@@ -23,8 +23,8 @@ from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import MAX_COORDINATE, sqrt_up
 from ...stream.totals import column_totals
 from ..averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
-from .agreement import Balls, GaussianTest, Geometry
-from .tuples import noisy_mode
+from .agreement import Balls, GaussianTest, Geometry, partitioned_pairs
+from .tuples import MatchCheck, noisy_mode
 
 ANSWERS = ("centers", "averages", "nearest")
 _LOG_BITS = 24
@@ -286,20 +286,24 @@ class BallCenters:
         Center of the public ball; for ``nearest``.
     ball_squared : int
         Squared radius of the public ball; for ``nearest``.
+    check_nano : int
+        rho (nano) of the check that the balls of nearly all tuples partition each other, without which the test is not
+        started; 0 leaves it out.
 
     Privacy
     -------
     Protects one of t tuples that is REPLACED by another, with (rho, delta)-zCDP. The radius costs rho_r (see
-    `noisy_mode`), the test its loss, and the answer the rest; only own radii need a delta. The answer is not started,
+    `noisy_mode`), the check its rho (see `MatchCheck`), the test its loss, and the answer the rest; only own radii need
+    a delta. The answer is not started,
     and not paid for, if the test fails.
 
     Complexity
     ----------
-    m t comparisons.
+    m t comparisons, and t**2 for the check.
 
     Source
     ------
-    Specification 6.8, 6.10, 6.12; proofs 7.5, 7.7; erratum 4.3; Cohen et al. 2021, PrivateTestPartition,
+    Specification 6.8, 6.10, 6.12, 6.19; proofs 7.5, 7.7, 7.11; erratum 4.3; Cohen et al. 2021, PrivateTestPartition,
     PrivatekNoisyCenters, PrivatekAverages; see the module for what differs.
     """
 
@@ -313,6 +317,7 @@ class BallCenters:
     answer: str = "centers"
     origin: tuple[int, ...] = ()
     ball_squared: int = 1
+    check_nano: int = 0
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
@@ -327,6 +332,7 @@ class BallCenters:
             raise ConfigError("must be a public radius for k = 1: one point has no distance to another", "radius")
         if self.last.rho_nano < 2:
             raise ConfigError("must leave rho for the answer", "shares")
+        _ = self.check  # refuses what cannot be checked, now
         if len(self.radii_squared) == 1:
             _ = Geometry(self.radii_squared[0], self.parted)
         self._check_noise()
@@ -351,7 +357,16 @@ class BallCenters:
     @cached_property
     def last(self) -> PrivacyLoss:
         """Return the loss of the last stage, which is not spent if the tuples do not agree."""
-        return self.loss - self.test.loss - PrivacyLoss(self.radius_nano)
+        return self.loss - self.test.loss - PrivacyLoss(self.radius_nano + self.check_nano)
+
+    @cached_property
+    def check(self) -> MatchCheck | None:
+        return MatchCheck(self.check_nano, self.tuples, self.test.pair_tolerance) if self.check_nano else None
+
+    @property
+    def refusal(self) -> PrivacyLoss:
+        """Return what tuples cost that the check does not let pass."""
+        return PrivacyLoss(self.radius_nano + self.check_nano) if self.check else self.loss - self.last
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """Return a reason to refuse, or the estimate with value and sigma (k, d).
@@ -363,7 +378,10 @@ class BallCenters:
             radius_squared = self._radius(tuples, noise, start)
             if radius_squared is None:
                 return "no_radius", None
-        balls = self.test.release(tuples, Geometry(radius_squared, self.parted), noise, start)
+        geometry = Geometry(radius_squared, self.parted)
+        if self.check and not self.check.passes(partitioned_pairs(geometry, tuples), noise, start):
+            return "no_match", None
+        balls = self.test.release(tuples, geometry, noise, start)
         if balls is None:
             return "no_match", None
         start(self.last)

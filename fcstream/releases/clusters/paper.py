@@ -23,8 +23,9 @@ from ...noise.samplers import Noise, sampleable
 from ..averages import Estimate, Start
 from ..floors import laplace_tail
 from ..means.approximate_dp import gaussian_rho, paid_by
-from .agreement import BETA, PARTED, Balls, Geometry, _bisect, _first
+from .agreement import BETA, PARTED, Balls, Geometry, _bisect, _first, outlier_tolerance, partitioned_pairs
 from .ktuples import as_set, centers_at, log_steps, spread_of_logs
+from .tuples import MatchCheck
 
 _FINE = 64  # lattice of the Laplace noise of a test
 _SHARES = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)  # of a test's epsilon for its counts
@@ -187,13 +188,16 @@ class PaperCenters:
     Parameters
     ----------
     loss : PrivacyLoss
-        Loss that is charged, all of it at once.
+        Loss that is charged, all of it at once besides the check's.
     test : LaplaceTest
     k, dimension : int
     parted : int
         Delta, at least 7: distance of the balls in radii.
     epsilons_nano : (int, int)
         epsilon (nano) of the noise on the logarithms of the distances, and of the noise on the centers.
+    check_nano : int
+        rho (nano) of the check that the balls of nearly all tuples partition each other, without which the test is not
+        started; 0 leaves it out.
 
     Privacy
     -------
@@ -202,13 +206,13 @@ class PaperCenters:
     and a fourth of delta for the event that one is too low by more than a quantile. Centers: a discrete Gaussian in
     proportion to the noisy distances, for the other epsilon and a fourth of delta. The test's `slip` has the other
     half. It is charged as zCDP with epsilon tanh(epsilon / 2) (see `zcdp_of_dp`), in one stage: nothing of it is
-    refunded.
+    refunded once it is started. The check (`MatchCheck`) comes before it, as a stage of its own.
 
     Source
     ------
-    Specification 6.9, 6.10; proofs 1.6, 7.6, 7.7; errata 4.1, 4.2, 4.3, 4.6; Cohen et al. 2021, PrivateTestPartition,
-    PrivatekNoisyCenters. Ours: noise on the logarithms, since noise of a scale that depends on the data is no Laplace
-    mechanism, and all constants.
+    Specification 6.9, 6.10, 6.19; proofs 1.6, 7.6, 7.7, 7.11; errata 4.1, 4.2, 4.3, 4.6; Cohen et al. 2021,
+    PrivateTestPartition, PrivatekNoisyCenters. Ours: the check, noise on the logarithms, since noise of a scale that
+    depends on the data is no Laplace mechanism, and all constants.
     """
 
     loss: PrivacyLoss
@@ -217,6 +221,7 @@ class PaperCenters:
     dimension: int
     parted: int
     epsilons_nano: tuple[int, int]
+    check_nano: int = 0
 
     def __post_init__(self) -> None:
         if self.k < 2:
@@ -225,8 +230,9 @@ class PaperCenters:
         if min(self.epsilons_nano) < 1 or self._share_femto < 1 or self.rho_nano < 1:
             raise ConfigError(f"must leave an epsilon and a delta for each step, got {self.loss}", "rho")
         _ = self.log_noise  # refuses noise that cannot be drawn, now
-        if not self.total.fits(paid_by(self.loss)):
-            raise ConfigError(f"must hold its parts: {self.total}, of {self.loss}", "shares")
+        _ = self.check  # refuses what cannot be checked, now
+        if not self.total.fits(paid_by(self._at_once)):
+            raise ConfigError(f"must hold its parts: {self.total}, of {self._at_once}", "shares")
 
     @property
     def tuples(self) -> int:
@@ -234,8 +240,23 @@ class PaperCenters:
 
     @property
     def last(self) -> PrivacyLoss:
-        """Return what is not spent if the tuples do not agree: nothing, since the whole is paid at once."""
+        """Return what is not spent if the test fails: nothing, since test and centers are paid at once."""
         return PrivacyLoss()
+
+    @property
+    def _at_once(self) -> PrivacyLoss:
+        """Loss of test and centers."""
+        return self.loss - PrivacyLoss(self.check_nano)
+
+    @cached_property
+    def check(self) -> MatchCheck | None:
+        tolerance = outlier_tolerance(self.test.threshold / self.tuples)
+        return MatchCheck(self.check_nano, self.tuples, tolerance) if self.check_nano else None
+
+    @property
+    def refusal(self) -> PrivacyLoss:
+        """Return what tuples cost that the check does not let pass."""
+        return self.check.loss if self.check else self.loss
 
     @property
     def _share_femto(self) -> int:
@@ -263,10 +284,13 @@ class PaperCenters:
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """Return a reason to refuse, or the estimate with value and sigma (k, d).
 
-        `start` is called once, for the whole.
+        `start` is called for the check, and once for all the rest.
         """
-        start(self.loss)
-        balls = self.test.release(tuples, Geometry(None, self.parted), noise)
+        geometry = Geometry(None, self.parted)
+        if self.check and not self.check.passes(partitioned_pairs(geometry, tuples), noise, start):
+            return "no_match", None
+        start(self._at_once)
+        balls = self.test.release(tuples, geometry, noise)
         if balls is None:
             return "no_match", None
         found = self.answer(balls, noise)

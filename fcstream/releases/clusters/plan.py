@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
@@ -30,7 +30,7 @@ class ClusterPlan:
     ----------
     tuples : int
         Number t of tuples.
-    radius_nano, core_nano, average_nano, lloyd_nano : int
+    radius_nano, check_nano, core_nano, average_nano, lloyd_nano : int
         rho (nano) of the stages.
     outlier_tuples : float
         Share of tuples that may match nothing, so that 95% of windows still release.
@@ -49,6 +49,7 @@ class ClusterPlan:
 
     tuples: int
     radius_nano: int
+    check_nano: int
     core_nano: int
     average_nano: int
     lloyd_nano: int
@@ -61,6 +62,8 @@ _BALL_OUTLIER_TUPLES = 0.05
 _BALL_BETA = 0.005
 _BALL_FINENESS = 8.0
 _MIN_OUTLIER_TUPLES = 0.03  # of the tuples: oracles go wrong now and then
+_RADIUS_SHARE = 15  # of 1000 parts of rho, for finding a radius by a histogram
+_CHECK_SHARE = 35  # of 1000 parts of rho, for the check that tuples match
 _FINENESS = 12.0  # the average's noise is at most this part of the smallest distance between centers
 
 
@@ -149,11 +152,12 @@ def _try(
     lloyd_nano: int,
 ) -> ClusterPlan | None:
     """Make the plan for one t and one share of the average, or None if it cannot work."""
-    # A bin of the histogram gets a noise of 1/15 of t; FindDiam needs a tenth of rho.
-    radius_nano = min(int(10**9 * (15 / t) ** 2), loss.rho_nano // 10)
-    core_nano = loss.rho_nano - lloyd_nano - average_nano - radius_nano
+    main = loss - PrivacyLoss(lloyd_nano)
+    # A bin of the histogram gets a noise of 1/15 of t, or what 1.5% of rho buys.
+    radius_nano = min(int(10**9 * (15 / t) ** 2), main.rho_nano * _RADIUS_SHARE // 1000)
+    core_nano = main.rho_nano - average_nano - radius_nano - main.rho_nano * _CHECK_SHARE // 1000
     try:
-        average = make(loss - PrivacyLoss(lloyd_nano), t, radius_nano, core_nano)
+        average = make(main, t, radius_nano, core_nano)
     except ConfigError:
         return None
     radius_nano = average.radius_nano
@@ -170,7 +174,8 @@ def _try(
         return None
     # Two clusters at the smallest distance D: each pair of their means must lie within gamma D.
     reach = _typical_quantile(dimension, low / 2) * math.sqrt(2 * t * k / size_hint)
-    return ClusterPlan(t, radius_nano, average.core_nano, average_nano, lloyd_nano, low, reach / float(average.gamma))
+    separation, check_nano = reach / float(average.gamma), average.check_nano
+    return ClusterPlan(t, radius_nano, check_nano, average.core_nano, average_nano, lloyd_nano, low, separation)
 
 
 def _typical_quantile(dimension: int, beta: float) -> float:
@@ -189,7 +194,7 @@ class BallPlan:
 
     Attributes
     ----------
-    tuples, radius_nano, lloyd_nano : int
+    tuples, radius_nano, check_nano, lloyd_nano : int
     test : GaussianTest
     parted : int
         Delta: how many radii apart balls must be, so that the centers' noise is small against their distance.
@@ -206,6 +211,7 @@ class BallPlan:
 
     tuples: int
     radius_nano: int
+    check_nano: int
     lloyd_nano: int
     test: GaussianTest
     parted: int
@@ -229,9 +235,10 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
     """
     best: BallPlan | None = None
     share = _lloyd_share(loss.rho_nano, k, dimension, size_hint) if lloyd else 0
+    radius, check = (loss.rho_nano - share) * _RADIUS_SHARE // 1000, (loss.rho_nano - share) * _CHECK_SHARE // 1000
+    rest = loss.rho_nano - share - radius - check
     for part in (0.3, 0.5, 0.7):
-        radius = (loss.rho_nano - share) // 10
-        budget = PrivacyLoss(int((loss.rho_nano - share - radius) * part), loss.delta_femto)
+        budget = PrivacyLoss(int(rest * part), loss.delta_femto)
         try:
             t = fewest_gaussian(budget, _BALL_OUTLIER_TUPLES, _BALL_BETA)
         except ConfigError:
@@ -239,7 +246,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         test = plan_gaussian(budget, t, _BALL_OUTLIER_TUPLES, _BALL_BETA)
         if test is None or t * MIN_PER_CENTER * k > size_hint:
             continue
-        answer = loss.rho_nano - share - radius - budget.rho_nano
+        answer = rest - budget.rho_nano
         parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
         if parted > 10**4:
             continue
@@ -250,7 +257,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
             * RADIUS_RATIO**1.5
         )
         if best is None or parted * reach < best.separation:
-            best = BallPlan(t, radius, share, test, parted, _BALL_OUTLIER_TUPLES, parted * reach)
+            best = BallPlan(t, radius, check, share, test, parted, _BALL_OUTLIER_TUPLES, parted * reach)
     return best
 
 
@@ -299,7 +306,9 @@ def plan_paper(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
     Specification 6.13; proofs 7.6, 7.7; ours, from tests of Cohen et al. 2021.
     """
     share = _lloyd_share(loss.rho_nano, k, dimension, size_hint) if lloyd else 0
-    main, fewest, best = PrivacyLoss(loss.rho_nano - share, loss.delta_femto), math.inf, None
+    whole, fewest, best = PrivacyLoss(loss.rho_nano - share, loss.delta_femto), math.inf, None
+    check = whole.rho_nano * _CHECK_SHARE // 1000
+    main = whole - PrivacyLoss(check)
     for part in (0.3, 0.5, 0.7, 0.8):
         epsilon = paid_by(main).epsilon * part
         try:
@@ -313,7 +322,7 @@ def plan_paper(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         if found is not None:
             reach = _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2) * math.sqrt(2 * t * k / size_hint)
             if best is None or found.parted * reach < best.separation:
-                best = PaperPlan(found, share, found.parted * reach)
+                best = PaperPlan(replace(found, loss=whole, check_nano=check), share, found.parted * reach)
     if best is None:
         raise ConfigError(
             f"must be larger, or size_hint be: with variant 'paper' at rho={loss.rho:g} and delta={loss.delta:g} "
@@ -457,7 +466,8 @@ class ClusterJob:
         if isinstance(plan, BallPlan):
             radii_squared = self._radii_squared(lattice, RADIUS_RATIO)
             return shards, BallCenters(
-                rest, plan.test, self.k, len(self.center), plan.radius_nano, radii_squared, plan.parted
+                rest, plan.test, self.k, len(self.center), plan.radius_nano, radii_squared, plan.parted,
+                check_nano=plan.check_nano,
             )  # fmt: skip
         return shards, self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
 
@@ -531,7 +541,9 @@ class ClusterJob:
         method = "search" if self.radius == "histogram" and self.k == 1 else self.radius
         if not isinstance(method, str):
             public = (lattice.radius_squared(method, "radius"),)
-            return lambda loss, t, _, core: TupleAverage(loss, t, self.k, d, 0, core, public, "public", self.gamma)
+            return lambda loss, t, _, core: TupleAverage(
+                loss, t, self.k, d, 0, core, public, "public", self.gamma, loss.rho_nano * _CHECK_SHARE // 1000
+            )
         radii_squared = self._radii_squared(lattice, SEARCH_RATIO if method == "search" else RADIUS_RATIO)
 
         def make(loss: PrivacyLoss, t: int, radius: int, core: int) -> TupleAverage:
@@ -539,6 +551,9 @@ class ClusterJob:
                 tests = max(1, math.ceil(math.log2(len(radii_squared))))
                 wanted = int(min(0.3 * loss.rho, tests * 4 * 5.0 * (10 / t) ** 2) * RHO_UNIT)
                 core, radius = core + radius - wanted, wanted
-            return TupleAverage(loss, t, self.k, d, radius, core, radii_squared, method, self.gamma)
+            check = loss.rho_nano * _CHECK_SHARE // 1000
+            if self.k == 1:  # a check before a search would tell nothing: all points are within the largest radius
+                core, check = core + check, 0
+            return TupleAverage(loss, t, self.k, d, radius, core, radii_squared, method, self.gamma, check)
 
         return make

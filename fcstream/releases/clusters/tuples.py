@@ -24,7 +24,7 @@ from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ...stream.totals import column_totals
 from ..averages import Estimate, FriendlyAverage, Start
 from ..core_stage import normal_above
-from ..diameter_search import DiameterSearch
+from ..diameter_search import DiameterCheck, DiameterSearch
 
 GAMMA = Fraction(1, 5)
 """Of the fused predicate: see `TupleAverage`."""
@@ -34,6 +34,9 @@ SEARCH_RATIO = 1.5
 SEARCH_BETA = 0.02
 MAX_NOISE = 0.4
 """Of the average, per coordinate, in radii: a core that is too small for it is refused by its noisy size."""
+TOLERANCE = Fraction(9, 50)
+"""Share of the pairs of tuples that may not match, apart from noise, or a window is refused before its core is paid."""
+_TWO_DEVIATIONS = math.exp(-2)  # the chance of a check whose bar is then two deviations of its noise
 
 
 def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
@@ -105,6 +108,65 @@ def _friendly_pairs(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
     return int(friend_counts(predicate, tuples).sum())
 
 
+@dataclass(frozen=True)
+class MatchCheck:
+    """Check whether nearly all pairs of tuples match, made before the core or the test of them is paid for.
+
+    Parameters
+    ----------
+    rho_nano : int
+    tuples : int
+        Number t of tuples, public.
+    tolerance : Fraction
+        In [0, 1/2]: share of the ordered pairs of different tuples that may not match, apart from the noise.
+
+    Privacy
+    -------
+    Protects one of t tuples that is REPLACED by another, with rho-zCDP: that tuple is in 2 (t - 1) ordered pairs, so
+    their number over t, the statistic of `DiameterCheck`, moves by less than 2. The relation need not be symmetric.
+    Whether the check passed is released.
+
+    Source
+    ------
+    Specification 6.19; proofs 5.6, 7.11; ours, on CheckDiam of Tsfadia et al. 2022.
+    """
+
+    rho_nano: int
+    tuples: int
+    tolerance: Fraction = TOLERANCE
+
+    def __post_init__(self) -> None:
+        _ = self._check  # refuses what cannot be checked
+
+    @cached_property
+    def _check(self) -> DiameterCheck:
+        # A tuple matches itself, so that of all t * t pairs a little less may fail than of those of different tuples.
+        return DiameterCheck(self.rho_nano, _TWO_DEVIATIONS, self.tolerance * Fraction(self.tuples - 1, self.tuples))
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return PrivacyLoss(self.rho_nano)
+
+    @property
+    def sigma(self) -> float:
+        """Noise deviation of the share of pairs that do not match."""
+        return self._check.sigma / (self.tuples - 1)
+
+    def passes(self, pairs: int, noise: Noise, start: Start) -> bool:
+        """Draw the answer for so many ordered pairs that match, a tuple and itself included.
+
+        `start` is called for the one stage.
+        """
+        start(self.loss)
+        return self._check.passes(int(pairs), self.tuples, noise)
+
+    def forecast(self, outlier_tuples: float) -> float:
+        """Forecast the probability of passing if a share `outlier_tuples` of the tuples match nothing."""
+        good = (1 - outlier_tuples) * self.tuples
+        differ = 1 - good * max(0.0, good - 1) / (self.tuples * (self.tuples - 1))
+        return normal_above((differ - float(self.tolerance)) / self.sigma - 2)
+
+
 def noisy_mode(tuples: NDArray[np.float64], radii_squared: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
     """Find, by noisy counts, the b >= 1 for which most tuples have a separation from entry b - 1 to below entry b.
 
@@ -158,13 +220,16 @@ class TupleAverage:
         ratio 1.25), ``search`` (FindDiam on the largest matched distance, on a grid of ratio 1.5), ``public``.
     gamma : Fraction
         At most 1/5.
+    check_nano : int
+        rho (nano) of the check that nearly all pairs of tuples match, without which the core is not started; 0 leaves
+        it out.
 
     Privacy
     -------
     Protects one of t tuples that is REPLACED by another, with (rho, delta)-zCDP. The radius costs rho_r: the histogram
-    of t tuples moves by one in two bins, with noise N(0, 1/rho_r) in each; for FindDiam see `DiameterSearch`. The core
-    costs (rho_core, delta/2) and the average the rest. The sensitivity of the average is 2 r sqrt(k) over a released
-    lower bound of the core's size.
+    of t tuples moves by one in two bins, with noise N(0, 1/rho_r) in each; for FindDiam see `DiameterSearch`. For the
+    check see `MatchCheck`. The core costs (rho_core, delta/2) and the average the rest. The sensitivity of the average
+    is 2 r sqrt(k) over a released lower bound of the core's size.
 
     One core serves both steps, because with gamma of at most 1/5 the numberings of any tuples in it agree.
 
@@ -174,8 +239,8 @@ class TupleAverage:
 
     Source
     ------
-    Specification 6.5; proofs 7.2, 7.3; errata 1.2, 1.10, 1.12; Tsfadia et al. 2022, FC_kTupleClustering with one core
-    instead of two. Ours: gamma up to 1/5 (the paper has 1/7), a radius from the histogram.
+    Specification 6.5, 6.19; proofs 7.2, 7.3, 7.11; errata 1.2, 1.10, 1.12; Tsfadia et al. 2022, FC_kTupleClustering
+    with one core instead of two. Ours: gamma up to 1/5 (the paper has 1/7), a radius from the histogram, the check.
     """
 
     loss: PrivacyLoss
@@ -187,6 +252,7 @@ class TupleAverage:
     radii_squared: tuple[int, ...]
     method: str = "histogram"
     gamma: Fraction = GAMMA
+    check_nano: int = 0
 
     def __post_init__(self) -> None:
         if self.method not in ("histogram", "search", "public"):
@@ -199,7 +265,8 @@ class TupleAverage:
             raise ConfigError("must be 'search' or public for k = 1: one point has no distance to another", "radius")
         if self.method == "public" and len(self.radii_squared) != 1:
             raise ConfigError("must be one public radius", "radius")
-        _ = self.core, self.average(self.radii_squared[-1])  # refuse budgets that are too small to split, now
+        # refuse budgets that are too small to split, now
+        _ = self.core, self.check, self.average(self.radii_squared[-1])
         if self.method == "search":
             _ = self._search, self.average(self._above(self.radii_squared[-1]))
 
@@ -211,6 +278,10 @@ class TupleAverage:
     def core(self) -> ReplacedFilter:
         return ReplacedFilter(PrivacyLoss(self.core_nano, self.loss.delta_femto // 2), self.tuples)
 
+    @cached_property
+    def check(self) -> MatchCheck | None:
+        return MatchCheck(self.check_nano, self.tuples) if self.check_nano else None
+
     @staticmethod
     def _above(radius_squared: int) -> int:
         """Return the square of the radius two steps up."""
@@ -218,7 +289,7 @@ class TupleAverage:
 
     def average(self, radius_squared: int) -> FriendlyAverage:
         """Return the average over the ordered core, whose tuples are points of k d coordinates within sqrt(k) r."""
-        rho = self.loss.rho_nano - self.core_nano - self.radius_nano
+        rho = self.loss.rho_nano - self.core_nano - self.radius_nano - self.check_nano
         delta = self.loss.delta_femto - self.loss.delta_femto // 2
         return FriendlyAverage(PrivacyLoss(rho, delta), self.k * radius_squared, self.tuples)
 
@@ -227,20 +298,36 @@ class TupleAverage:
         """Return the loss of the last stage, which is not spent if the tuples do not agree."""
         return self.average(self.radii_squared[-1]).second
 
+    @property
+    def refusal(self) -> PrivacyLoss:
+        """Return what tuples cost that the check does not let pass."""
+        before = 0 if self.method == "search" else self.radius_nano
+        return PrivacyLoss(before + self.check_nano) if self.check else self.loss - self.last
+
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """Return a reason to refuse, or the estimate with value and sigma (k, d).
 
         `start` is called before every stage.
         """
+        is_search = self.method == "search"  # it costs much: what does not even match at the largest radius ends before
+        if is_search and self.check and not self.check.passes(self._counts(tuples).sum(), noise, start):
+            return "no_match", None
         radius_squared = self._radius(tuples, noise, start)
         if radius_squared is None:
             return "no_radius", None
+        counts = self._counts(tuples, radius_squared)
+        if not is_search and self.check and not self.check.passes(counts.sum(), noise, start):
+            return "no_match", None
         start(self.core.loss)
-        counts = friend_counts(MatchWithin(self.k, self.dimension, radius_squared, self.gamma), tuples)
         mask = self.core.select_core(counts, noise).mask
         assert mask is not None
         average = self.average(radius_squared)
         return _averaged(average, reorder(tuples[mask], noise), noise, start, self.least_count)
+
+    def _counts(self, tuples: NDArray[np.float64], radius_squared: int | None = None) -> NDArray[np.int64]:
+        """Count the friends of each tuple exactly, at the largest radius unless one is given."""
+        radius = self.radii_squared[-1] if radius_squared is None else radius_squared
+        return friend_counts(MatchWithin(self.k, self.dimension, radius, self.gamma), tuples)
 
     @cached_property
     def least_count(self) -> int:
@@ -252,7 +339,7 @@ class TupleAverage:
         return math.ceil(2 / MAX_NOISE * math.sqrt(self.k / (2 * rho2)))
 
     def forecast(self, outlier_tuples: float, usable: float = 0.0) -> tuple[float, float]:
-        """Forecast the probability that the core's n-hat passes `usable`, and the mean of n-hat.
+        """Forecast the probability that the check passes and the core's n-hat is above `usable`, and the mean of n-hat.
 
         A share `outlier_tuples` of the tuples is assumed to match nothing.
         """
@@ -261,7 +348,8 @@ class TupleAverage:
         keep = normal_above((threshold - (good - t / 2)) / sigma)
         step = self.average(self.radii_squared[-1])
         mean, variance = good * keep - step.offset, good * keep * (1 - keep) + float(step.size_variance)
-        return normal_above((usable - mean) / math.sqrt(variance)), mean
+        passes = self.check.forecast(outlier_tuples) if self.check else 1.0
+        return passes * normal_above((usable - mean) / math.sqrt(variance)), mean
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
         """Return the squared radius of the predicate, public or released."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +20,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ..averages import BallAverage, Estimate, FriendlyAverage, ball_squared, norm_quantile, to_center
-from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, percent
 from ..core_stage import (
     CoreFilter,
     CoreStage,
@@ -34,14 +33,13 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
+from .spread_histogram import FINE, best_reach, histogram_radii, least_distance
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
 MAX_CORE_SHARE = 0.6
-RADIUS_RATIO = 1.25
-_FINE = 3  # fine bins of a coarse bin
-_TAIL = 3.0  # noise deviations by which a tail must stand out
-_RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
+LIKELY = 0.5
+"""A mean that is told its share of outliers must release at least with this probability."""
 
 
 class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -76,14 +74,15 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     radius: float | Literal["search"] | None = None
     """Distance within which nearly all pairs of normal records of a window lie, in scaled units; for ``ball`` the
     radius of the ball. ``search`` finds it privately between ``radius_min`` and ``radius_max``, for 1 to 10% of the
-    budget."""
+    budget. ``tracking`` may do without: then the first window starts from the public ranges."""
     spread: float | Literal["histogram"] = "histogram"
     """How far records typically lie from the center, in scaled units: found privately (``histogram``), or a public
     distance."""
     center: list[float] | None = None
     """For ``ball``: its center, in the features' own (transformed) units."""
     delta: float = 0.0
-    """What one window costs at most, as a δ. Not needed by ``ball``; by ``tracking`` for windows that start cold."""
+    """What one window costs at most, as a δ. Not needed by ``ball``; by ``tracking`` for windows that start cold with
+    a ``radius``."""
     pairs: Literal["exact", "blocks", "hidden"] = "exact"
     """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
     (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
@@ -147,7 +146,40 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
                     "release.spread",
                 )
             steps = float(self.spread) / lattice.step
-        return RecentredMean(loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.outliers)
+        mean = RecentredMean(loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.outliers)
+        if self.method == "recentered":
+            check_outliers(mean, self.outliers, size_hint)
+        return mean
+
+
+def check_outliers(mean: Mechanism, outliers: float, size_hint: int) -> None:
+    """Refuse a mean that is told so many outliers that most windows would be refused, and only spend.
+
+    Raises
+    ------
+    ConfigError
+        What would help is in the message: fewer outliers, more records, more rho.
+
+    Privacy
+    -------
+    Computed from public numbers alone, before any record is read.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    if not outliers or mean.forecast(size_hint).probability >= LIKELY:
+        return
+    enough, most = 2 * size_hint, 2**40
+    while enough < most and mean.with_size_hint(enough).forecast(enough).probability < LIKELY:
+        enough *= 2
+    more = f"use windows of {enough} records (and set `size_hint` to that), " if enough < most else ""
+    raise ConfigError(
+        f"must leave a core: with {percent(outliers)} outliers a window of {size_hint} records would release with "
+        f"probability {percent(mean.forecast(size_hint).probability)} at {mean.loss}, and spend most of it: "
+        f"{more}raise `release.rho`, or expect fewer outliers",
+        "release.outliers",
+    )
 
 
 def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
@@ -372,14 +404,7 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @cached_property
     def _histogram_radii(self) -> NDArray[np.float64]:
-        """Return the squared distances that bound the spread histogram's bins.
-
-        They form a grid from far below the diameter to twice the diameter.
-        """
-        top = 2 * math.sqrt(self.radius_squared)
-        radii = top / RADIUS_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
-        squares: NDArray[np.float64] = np.floor(np.maximum(radii, 1.0) ** 2)
-        return squares
+        return histogram_radii(self.radius_squared)
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
@@ -396,7 +421,7 @@ class RecentredMean(CoreStage, PointMechanism):
         better, count = self.middle.release(kept, center, ball, noise, charge.start)
         if better is not None and (sigma := float(better.sigma.max())) < rough.sigma[0]:
             if reach is not None:
-                spread = self._seen(reach, _least_distance(rough.value - better.value, sigma))
+                spread = self._seen(reach, least_distance(rough.value - better.value, sigma))
             center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         if estimate is None:
@@ -455,7 +480,7 @@ class RecentredMean(CoreStage, PointMechanism):
         bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
         # Length of the noise vector that a ball of radius 1 would leave in the final mean.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
-        return _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
+        return best_reach(bins, np.sqrt(bounds), variance, unit_noise)
 
     @cached_property
     def _shares(self) -> _RhoShares:
@@ -498,7 +523,7 @@ def _divide(
     if with_histogram:
         # Noise of 0.3% of the points per radius is small enough to show where the tail ends; the histogram gets at most
         # a tenth of rho.
-        histogram = max(1, min(rest // 10, int(_FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
+        histogram = max(1, min(rest // 10, int(FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
         rest -= histogram
     best: tuple[float, _RhoShares] | None = None
     for center in (rest * np.geomspace(0.01, 0.7, 30)).astype(np.int64).tolist():
@@ -530,63 +555,3 @@ def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimensio
         average = BallAverage.split(nano, dimension)
         sigma = average.sigma(spread.radius(sigma * quantile) ** 2, count)
     return sigma
-
-
-def _best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
-    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
-
-    `bins` (f b + 2,) are noisy counts with f bins to each coarse bin, and `edges` (f b + 1,) are the upper ends of the
-    bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
-    """
-    ends = np.arange(0, len(edges), _FINE)
-    coarse = np.add.reduceat(bins, np.append([0], ends + 1))
-    last = _best_bin(coarse, edges[ends], _FINE * variance, unit_noise)
-    at = int(ends[last])
-    while at > max(0, ends[last] - _FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
-        at -= 1
-    return float(edges[at])
-
-
-def _best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: float, unit_noise: float) -> int:
-    """Find the bin at whose end noise and clipping together cause the smallest error.
-
-    Noise grows with the radius of the ball, and clipping falls. `bins` (b + 1,) are noisy counts of distances, and
-    `radii` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
-    one-sided tail is kept if keeping it adds little noise.
-    """
-    edges: list[float] = [*radii.tolist(), 2 * float(radii[-1])]
-    counts = bins.tolist()
-    # A tail of bins that holds no more than its noise is treated as empty.
-    top = _last_full(counts, math.sqrt(variance))
-    counts = [max(0, count) for count in counts[: top + 1]]
-    total = max(1, sum(counts))
-    best, reach = math.inf, 0
-    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the bin
-    for b in range(top, -1, -1):
-        if b < len(radii):
-            cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
-            if cost < best:
-                best, reach = cost, b
-        beyond += counts[b]
-        moment += counts[b] * edges[b]
-    return reach
-
-
-def _last_full(counts: list[int], deviation: float) -> int:
-    """Find the last bin that surely holds points: it and all above it, or it and the next few, hold more than noise."""
-    least = _RUN_SHARE * max(1, sum(counts))
-    doubts = [deviation * math.sqrt(run) for run in range(1, len(counts) + 1)]
-    for b in range(len(counts) - 1, 0, -1):
-        runs = list(itertools.accumulate(counts[b:]))
-        if runs[-1] > _TAIL * doubts[len(runs) - 1]:
-            return b
-        if any(run > max(_RUN * doubt, least) for run, doubt in zip(runs, doubts, strict=False)):
-            return b
-    return 0
-
-
-def _least_distance(offset: NDArray[np.float64], sigma: float) -> float:
-    """Return how far a center is off at least, less one deviation, by its `offset` from one with noise `sigma`."""
-    d, found = len(offset), math.hypot(*offset.tolist())
-    doubt = math.hypot(2 * found * sigma, math.sqrt(2 * d) * sigma**2)
-    return math.sqrt(max(0.0, found**2 - d * sigma**2 - doubt))

@@ -20,7 +20,7 @@ from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, perc
 from ..core_stage import noise_warnings
 from ..diameter_search import DiameterSearch
 from ..options import BuildContext
-from .mean import FriendlyMean, MeanOptions, RecentredMean
+from .mean import FriendlyMean, MeanOptions, RecentredMean, check_outliers
 
 BASE = 1.5
 """Ratio of neighboring radii, the paper's."""
@@ -250,19 +250,25 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         One number per feature.
     count, core_count
         Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+    parts.scale, parts.scale_source
+        Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
+        release, or the ``public`` range, if windows hold too few records.
 
     Cost
     ----
-    rho and delta; a window with too few records a few percent. A search takes 1 to 10% of it.
+    rho and delta; a window with too few records a few percent. A search takes 1 to 10% of it, learning scales 10%.
 
     Privacy
     -------
-    `SearchedMean`, `RecentredMean` and `FriendlyMean` state the guarantees.
+    `SearchedMean`, `RecentredMean`, `FriendlyMean` and `LearnedScales` state the guarantees.
 
     Source
     ------
-    Specification 5.3, 5.4, 5.6, 12.1; proofs 5.4, 5.6.
+    Specification 5.3, 5.4, 5.6, 5.15, 12.1; proofs 5.4, 5.6, 5.9.
     """
+
+    takes_learned_scales: ClassVar[bool] = True
+    rescales: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> Mechanism:
         if self.radius != "search" or self.method not in ("recentered", "friendly"):
@@ -279,7 +285,9 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
         radii = search_radii(setting.grid.lattice, self.radius_min, self.radius_max)
         loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
-        return SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers, sampling=self.pairs)
+        mean = SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers, sampling=self.pairs)
+        check_outliers(mean, self.outliers, size_hint)
+        return mean
 
 
 @lru_cache(maxsize=1024)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
 from ...counting.views import WindowView
+from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
@@ -19,7 +20,9 @@ from ...stream.totals import tile_totals
 from ..averages import BallAverage, ball_squared, norm_quantile, to_center
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, Track
 from ..options import BuildContext
+from ..trees.growing import box_of
 from .mean import MeanOptions, RecentredMean
+from .zooming import ZoomingMean
 
 ROOM = 1.25
 """By how much the ball is wider than the points were: what they may move between two windows."""
@@ -31,32 +34,57 @@ MIN_SHARE = 0.5
 class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of ``kind = "mean"`` with ``method = "tracking"``: each mean starts from the window before.
 
+    Without a ``radius`` the first window starts from the public ranges, and later ones come nearer: no core, no δ, and
+    a few dozen records are enough. With one, a window that starts cold finds a core, as ``recentered`` does.
+
     Released
     --------
     value, sigma
-        As of other means; points outside of the ball around the last release are left out.
+        As of other means; points outside of the ball around the last release are left out. Without a ``radius`` those
+        within twice the ball's radius are moved to its border, and those farther away are left out.
     track
-        Where the next window starts, in lattice steps: `center`, `sigma`, `reach`, `across`, `share`, `drift`.
+        Where the next window starts, in lattice steps: `center`, `sigma`, `reach`, `across`, `share`, `drift`. Without
+        a ``radius``, `reach` and `across` are the radius of the next window's ball.
+    parts.scale, parts.scale_source
+        Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
+        release, or the ``public`` range, if windows hold too few records.
 
     Cost
     ----
-    rho alone; the first window and cold starts also delta, of which a tenth may be for `window.max_records`.
+    rho alone. With a ``radius`` the first window and cold starts also delta, of which a tenth may be for
+    `window.max_records`; without, a delta only pays for `window.max_records`.
 
     Privacy
     -------
-    `TrackingMean` states the guarantee.
+    `TrackingMean` and, without a ``radius``, `ZoomingMean` state the guarantees.
 
     Source
     ------
-    Specification 5.5, 12.1; proof 5.5.
+    Specification 5.5, 5.16, 12.1; proofs 5.5, 5.10.
     """
 
     method: str = "tracking"
 
+    takes_learned_scales: ClassVar[bool] = True
+    rescales: ClassVar[bool] = True
+
+    @property
+    def spares_delta(self) -> bool:
+        return self.radius is None
+
     def build(self, setting: BuildContext) -> Mechanism:
+        if self.radius is None:
+            self._check_without_radius()
+            return ZoomingMean(self.pure_loss(), box_of(setting.grid))
         cold = super().build(setting)
         assert isinstance(cold, RecentredMean)
         return TrackingMean(cold)
+
+    def _check_without_radius(self) -> None:
+        defaults = {"spread": "histogram", "center": None, "pairs": "exact", "outliers": 0.0}
+        for key, default in {**defaults, "radius_min": None, "radius_max": None}.items():
+            if getattr(self, key) != default:
+                raise ConfigError("needs `release.radius`: without it no core is found", f"release.{key}")
 
 
 @dataclass(frozen=True)

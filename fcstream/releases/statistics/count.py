@@ -53,6 +53,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     takes_categories: ClassVar[bool] = True
     needs_features: ClassVar[bool] = False
+    takes_learned_scales: ClassVar[bool] = True
     without_effect: ClassVar[tuple[str, ...]] = ("method", "radius", "spread", "center", "delta")
 
     holds_records = False

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,8 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.feature is None else (self.feature,)
+
+    takes_learned_scales: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> Histogram:
         column = Column.of(setting.grid, self.feature)

@@ -62,6 +62,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
+    takes_learned_scales: ClassVar[bool] = True
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.feature is None else (self.feature,)

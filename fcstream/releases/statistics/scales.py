@@ -21,7 +21,8 @@ UNITS = 2**10
 FINEST = 2**30
 """A learned scale is at least this part of the feature's public range."""
 _SAMPLE = 4096  # records from which the quantiles are taken, at least
-_RUNGS = 4  # of the ladder of scales, for each factor of two
+RUNGS = 4
+"""Steps of the ladder of scales, for each factor of two."""
 
 
 def exponential_rate(level: Fraction, share: PrivacyLoss) -> Fraction:
@@ -116,6 +117,8 @@ class ScaleLearner:
     columns : tuple of Column
     level : Fraction
         The lower quantile, below one half: the upper one is 1 - level. One half learns medians alone.
+    rungs : int
+        How many scales there are for each factor of two.
 
     Privacy
     -------
@@ -132,6 +135,7 @@ class ScaleLearner:
     loss: PrivacyLoss
     columns: tuple[Column, ...]
     level: Fraction
+    rungs: int = RUNGS
 
     @property
     def levels(self) -> tuple[Fraction, ...]:
@@ -165,7 +169,7 @@ class ScaleLearner:
             low, high = self._quantiles(values, column, self.rates[k], noise)
             middles.append((low + high) // 2)
             least = max(1, -(-(column.highest - column.lowest) // FINEST))
-            sizes.append(next_size(max(high - low, least)))
+            sizes.append(next_size(max(high - low, least), self.rungs))
         return FeatureScales(middles, sizes if len(self.levels) == 2 else None)
 
     def _quantiles(
@@ -179,8 +183,8 @@ class ScaleLearner:
         return min(found), max(found)
 
 
-def next_size(difference: int) -> int:
-    """Return the least rung round(2**10 2**(j/4)) that is at least 2**10 times a positive difference.
+def next_size(difference: int, rungs: int = RUNGS) -> int:
+    """Return the least rung round(2**10 2**(j/rungs)) that is at least 2**10 times a positive difference.
 
     Privacy
     -------
@@ -191,10 +195,10 @@ def next_size(difference: int) -> int:
     Specification 5.15; ours.
     """
     wanted = UNITS * difference
-    rung = max(0, math.floor(_RUNGS * math.log2(difference)) - 1)
-    while round(UNITS * 2 ** (rung / _RUNGS)) < wanted:
+    rung = max(0, math.floor(rungs * math.log2(difference)) - 1)
+    while round(UNITS * 2 ** (rung / rungs)) < wanted:
         rung += 1
-    return round(UNITS * 2 ** (rung / _RUNGS))
+    return round(UNITS * 2 ** (rung / rungs))
 
 
 def sampled_rows(size: int, rate: Fraction, noise: Noise) -> NDArray[np.int64]:

@@ -44,6 +44,9 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         The variance of every feature around a private mean.
     parts.mean, parts.mean_sigma
         That mean, and the deviation of its noise.
+    parts.scale, parts.scale_source
+        Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
+        release, or the ``public`` range, if windows hold too few records.
 
     Cost
     ----
@@ -74,6 +77,9 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     """Lower public end of the search, with ``radius = "search"``."""
     radius_max: float | None = None
     """Upper public end of the search, any number of powers of ten away."""
+
+    takes_learned_scales: ClassVar[bool] = True
+    rescales: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> Variance:
         size_hint, loss = self.checked_size_hint(), self.approximate_loss(self.delta)

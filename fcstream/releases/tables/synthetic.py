@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from ...synthetic.cells import MAX_AXES, MAX_WORK, Cells, along, by_number
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts, TableView
 from ...synthetic.mixtures import ReleasedMoments, TableMixture, to_simplex
+from ...synthetic.triples import MAX_CHOSEN_BITS, MAX_TRIPLES, Triples
 from ..averages import BallAverage, check_noise, gaussian_variance
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, Track
 from ..core_stage import normal_above
@@ -30,17 +31,34 @@ from ..options import BuildContext, Options
 from .documents import MAX_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
 from .synthetic_paper import PaperSynthetic
 
-SHARES = (Fraction(2, 10), Fraction(6, 10))
-"""Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
+COUNT_SHARE, CELL_SHARE = Fraction(5, 100), Fraction(3, 100)
+"""Of rho for the number of records, and for the cells."""
+SHARES = (Fraction(17, 100), Fraction(0))
+TRIPLE_SHARES = (Fraction(40, 100), Fraction(20, 100))
+"""Of rho for means and for third moments, without and with these; the rest is for second moments. Measured."""
+TRIPLE_NOISE = 0.002
+"""Third moments are taken where the noise of a three-way marginal, a part of the records, is at most this."""
 PURE_SHARES = (Fraction(1, 10), Fraction(3, 10), Fraction(1, 10))
 """Of epsilon for means, second moments and counts of cells; the rest is for sums in cells."""
-COMPONENTS = 128
+COMPONENTS, TRIPLE_COMPONENTS = 128, 256
 """Of a mixture at least (not if pure), where columns are not too many."""
 LIMIT = 0.01
 """For the noise of all cells together, as a part of the records."""
+_T = TypeVar("_T")
 _LOSS = 2.0
 """How much larger the error of marginals is than the noise of second moments at most, measured."""
-_Scales = tuple[Fraction, Fraction, Fraction, Fraction]
+
+
+class _Stages(NamedTuple, Generic[_T]):
+    """One number for the noise of each stage: of the number of records, the sums of u and of its products of two and of
+    three entries, and the number of records and the sums of u in cells."""
+
+    records: _T
+    means: _T
+    pairs: _T
+    triples: _T
+    cell_counts: _T
+    cell_sums: _T
 
 
 class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,7 +79,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Cost
     ----
-    rho; a window with too few records a fifth of it (`pure`, `paper`: all).
+    rho; a window with too few records a twentieth of it (`pure`, `paper`: all).
 
     Privacy
     -------
@@ -144,15 +162,18 @@ class Synthetic(TableMechanism):
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the window holds. A record is a vector
     u of integers, whose norm is the same for all records (for p Booleans -1 and 1, norm sqrt(p)). Exact discrete
-    Gaussian noise is added three times: to (1, u), of squared sensitivity norm squared + 1; to the products of entries
-    of u of different columns, of squared sensitivity p (p - 1) / 2 (`Codes.pairs_squared` in general); and, in every
-    cell, empty ones too, to the number of records and the sum of u. A record lies in one cell, which is an integer
-    function of the record and of released numbers. All else is post-processing. A noisy number of records below
-    `least_count` stops after the first stage, and the others are refunded.
+    Gaussian noise is added in up to five stages: to the number of records (1); to the sum of u (its squared norm); to
+    the sums of products of two entries of u of different columns, of squared sensitivity p (p - 1) / 2
+    (`Codes.pairs_squared` in general); to the sums of products of three entries of three different columns
+    (`Triples.squared`, for all of p Booleans p (p - 1) (p - 2) / 6); and, in every cell, empty ones too, to the number
+    of records and the sum of u. Whether products of three are taken, and how rho is divided then, depends on the noisy
+    number of records, and which ones on noisy sums. A record lies in one cell, which is an integer function of the
+    record and of released numbers. All else is post-processing. A noisy number of records below `least_count` stops
+    after the first stage, and the others are refunded.
 
     With `is_pure` the release is epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), and nothing is refunded.
-    Discrete Laplace noise is added to the same sums, of l1 sensitivities p + 1, p (p - 1) / 2, 1 and p, with epsilon
-    divided as in `PURE_SHARES`.
+    Discrete Laplace noise is added to the same sums but products of three, of l1 sensitivities p + 1 (the number of
+    records and the sum of u together), p (p - 1) / 2, 1 and p, with epsilon divided as in `PURE_SHARES`.
 
     Source
     ------
@@ -172,61 +193,88 @@ class Synthetic(TableMechanism):
 
     def __post_init__(self) -> None:
         if not self.is_pure:
-            most = max(self.codes.norm_squared + 1, self.codes.pairs_squared)
-            check_noise(most, min(self.shares[0], self.average.sum_nano))
-        _ = self.scales  # refuses noise that cannot be drawn, now
+            for parts in (SHARES, TRIPLE_SHARES):
+                shares = self._divided(parts)
+                check_noise(self.codes.norm_squared, min(shares.means, shares.cell_sums))
+                check_noise(max(1, self.codes.pairs_squared), shares.pairs)
+                if shares.triples:
+                    check_noise(MAX_TRIPLES, shares.triples)
+        _ = self.scales(0), self.scales(math.inf)  # refuses noise that cannot be drawn, now
+
+    def _divided(self, parts: tuple[Fraction, Fraction]) -> _Stages[int]:
+        """Divide rho (nano) among the stages; the number and the sums in cells as 1 and sqrt(p)."""
+        total = self.loss.rho_nano
+        count, all_cells, means, triples = (int(total * share) for share in (COUNT_SHARE, CELL_SHARE, *parts))
+        cells = BallAverage.split(all_cells, self.codes.bits)
+        pairs = total - count - all_cells - means - triples
+        return _Stages(count, means, pairs, triples, cells.count_nano, cells.sum_nano)
 
     @cached_property
-    def shares(self) -> tuple[int, int, int]:
-        """Shares of rho (nano): of the means, of the second moments and of the cells."""
-        means, pairs = (int(self.loss.rho_nano * share) for share in SHARES)
-        return means, pairs, self.loss.rho_nano - means - pairs
+    def triples_squared(self) -> int:
+        """The largest squared sensitivity of the sums of products of three entries that noise is added to.
+
+        It is 0 where none can be taken: records that are not kept must be counted for products that are known before.
+        Where they are chosen, there are at most `MAX_TRIPLES`, and a record's squares of them average at most 1.
+        """
+        known = Triples.all_of(self.codes).squared
+        can_choose = self.projection != "ones" and 2 < len(self.codes.attributes) <= self.codes.bits <= MAX_CHOSEN_BITS
+        return 0 if self.is_pure else known or (MAX_TRIPLES if can_choose else 0)
+
+    def takes_triples(self, count: float) -> bool:
+        """Whether third moments are taken from a window with this noisy number of records."""
+        if self.is_pure or not self.triples_squared:
+            return False
+        variance = gaussian_variance(self.triples_squared, self._divided(TRIPLE_SHARES).triples)
+        return math.sqrt(variance) <= 8 * TRIPLE_NOISE * count
+
+    def shares(self, count: float) -> _Stages[int]:
+        """Shares of rho (nano) of the stages for a noisy number of records.
+
+        Those of records and cells are always the same.
+        """
+        if self.is_pure:
+            return _Stages(self.loss.rho_nano, 0, 0, 0, 0, 0)
+        return self._divided(TRIPLE_SHARES if self.takes_triples(count) else SHARES)
 
     @cached_property
     def epsilon(self) -> Fraction:
         """Epsilon of pure DP that this rho pays for."""
         return Fraction(epsilon_nano(self.loss), NANO)
 
-    @cached_property
-    def average(self) -> BallAverage:
-        """Mechanism of the average in every cell."""
-        return BallAverage.split(self.shares[2], self.codes.bits)
+    def scales(self, count: float) -> _Stages[Fraction]:
+        """Noise of the stages for a noisy number of records: variances, or scales of Laplace noise with `is_pure`.
 
-    @cached_property
-    def scales(self) -> _Scales:
-        """Noise of the means, the second moments, and the counts and the sums of cells.
-
-        The numbers are variances, or scales of Laplace noise with `is_pure`.
+        Those of records and cells are always the same. That of triples is an upper bound.
         """
         codes = self.codes
         if self.is_pure:
-            parts = [self.epsilon * share for share in PURE_SHARES]
-            parts.append(self.epsilon - sum(parts))
-            norms = (codes.norm + 1, max(1, codes.pairs_norm), 1, codes.norm)
-            means, pairs, counts, sums = (sampleable(norm / part) for norm, part in zip(norms, parts, strict=True))
-            return means, pairs, counts, sums
-        return (
-            gaussian_variance(codes.norm_squared + 1, self.shares[0]),
-            gaussian_variance(max(1, codes.pairs_squared), self.shares[1]),
-            self.average.count_variance,
-            gaussian_variance(codes.norm_squared, self.average.sum_nano),
+            first, pairs, counts = (self.epsilon * share for share in PURE_SHARES)
+            sums = self.epsilon - first - pairs - counts
+            alike = sampleable((codes.norm + 1) / first)
+            pair_scale = sampleable(max(1, codes.pairs_norm) / pairs)
+            return _Stages(alike, alike, pair_scale, Fraction(0), sampleable(1 / counts), sampleable(codes.norm / sums))
+        shares = self.shares(count)
+        return _Stages(
+            gaussian_variance(1, shares.records),
+            gaussian_variance(codes.norm_squared, shares.means),
+            gaussian_variance(max(1, codes.pairs_squared), shares.pairs),
+            gaussian_variance(self.triples_squared, shares.triples) if shares.triples else Fraction(0),
+            gaussian_variance(1, shares.cell_counts),
+            gaussian_variance(codes.norm_squared, shares.cell_sums),
         )
 
+    def variances(self, count: float) -> _Stages[float]:
+        """Noise variances of the stages for a noisy number of records."""
+        return _Stages(*(float(2 * x * x if self.is_pure else x) for x in self.scales(count)))
+
+    def _drawn(self, noise: Noise, scale: Fraction, size: int) -> NDArray[np.int64]:
+        return noise.discrete_laplace(scale, size) if self.is_pure else noise.discrete_gaussian(scale, size)
+
     @cached_property
-    def variances(self) -> tuple[float, float, float, float]:
-        """Noise variances: of the means, the second moments, and the counts and the sums of cells."""
-        means, pairs, counts, sums = (float(2 * x * x if self.is_pure else x) for x in self.scales)
-        return means, pairs, counts, sums
-
-    def _drawn(self, noise: Noise, which: int, size: int) -> NDArray[np.int64]:
-        if self.is_pure:
-            return noise.discrete_laplace(self.scales[which], size)
-        return noise.discrete_gaussian(self.scales[which], size)
-
-    @property
     def cell_sigma(self) -> float:
         """Noise deviation of how often a bit is set in a cell."""
-        return math.sqrt(self.variances[3] + self.variances[2]) / 2
+        noise = self.variances(0)
+        return math.sqrt(noise.cell_sums + noise.cell_counts) / 2
 
     @property
     def tracks(self) -> bool:
@@ -236,7 +284,9 @@ class Synthetic(TableMechanism):
         return self if track is None else replace(self, cells=_read(self.codes, track))
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        counter = TableCounts(self.codes, self._by_number if self.projection == "ones" else None)
+        is_public = self.projection == "ones"
+        ahead = Triples.all_of(self.codes) if is_public and not self.is_pure else None
+        counter = TableCounts(self.codes, self._by_number if is_public else None, triples=ahead)
         if self.cells is not None:
             counter.prepare(self.cells)
         return counter
@@ -247,46 +297,79 @@ class Synthetic(TableMechanism):
 
     def pair_noise(self, size: float) -> float:
         """Return the noise of a two-way marginal from second moments alone."""
-        return math.sqrt(self.variances[1] + 3 * self.variances[0]) / (4 * max(size, 1.0))
+        noise = self.variances(size)
+        return math.sqrt(noise.pairs + 2 * noise.means + noise.records) / (4 * max(size, 1.0))
 
     @cached_property
     def least_count(self) -> int:
         """Least count: with a smaller noisy size a window is refused, as its marginals would be off by `USELESS`."""
-        gate = least_laplace(self.scales[0]) if self.is_pure else least_gaussian(self.scales[0])
+        gate = least_laplace(self.scales(0).records) if self.is_pure else least_gaussian(self.scales(0).records)
         return max(gate, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
 
     @property
     def false_release(self) -> float:
-        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales[0], self.least_count)
+        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales(0).records, self.least_count)
 
     def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        means, pairs, cells_nano = (self.loss.rho_nano, 0, 0) if self.is_pure else self.shares
         moments, codes = view.moments(), self.codes
-        p, ones, size = codes.bits, np.diag(moments), view.size
-        charge.start(PrivacyLoss(means))
-        drawn = self._drawn(noise, 0, p + 1)
-        count = size + int(drawn[0])
+        ones, size = np.diag(moments), view.size
+        charge.start(PrivacyLoss(self.shares(0).records))
+        count = size + int(self._drawn(noise, self.scales(0).records, 1)[0])
         if count < self.least_count:  # what cells were known stays known
             return Outcome("too_few", count=count, track=None if self.cells is None else _written(self.cells))
-        sums = 2 * ones - size * codes.shifts + drawn[1:]
-        charge.start(PrivacyLoss(pairs))
-        products = self._noisy_products(moments, ones, size, noise)
+        shares, scales = self.shares(count), self.scales(count)
+        charge.start(PrivacyLoss(shares.means))
+        sums = 2 * ones - size * codes.shifts + self._drawn(noise, scales.means, codes.bits)
+        charge.start(PrivacyLoss(shares.pairs))
+        products = self._noisy_products(moments, ones, size, noise, scales.pairs)
         self._complete(products, sums, count)
-        mean = sums / count
-        found = None if self.projection == "ones" else self._directions(products, mean, count)
+        released = ReleasedMoments(
+            count,
+            sums / count,
+            products / count,
+            math.sqrt(self.variances(count).means) / count,
+            math.sqrt(self.variances(count).pairs) / count,
+        )
+        if shares.triples:
+            released = self._with_triples(released, view, moments, PrivacyLoss(shares.triples), charge, noise)
+        found = None if self.projection == "ones" else self._directions(products, released.means, count)
         # Public cells come first: they are the cells that were counted, whatever rho this window has.
         cells = view.public or self.cells or found or self._by_number
-        charge.start(PrivacyLoss(cells_nano))
+        charge.start(PrivacyLoss(shares.cell_counts + shares.cell_sums))
         counts, set_ = self._noisy_cells(view, cells, noise)
-        mixture = self._mixture(counts, set_, mean, products / count, count)
+        mixture = self._mixture(counts, set_, released)
         if found is None or not self.tracks:
             return self.published(mixture, counts, count, noise, None)
         view.prepare(found)
         return self.published(mixture, counts, count, noise, _written(found))
 
+    def _with_triples(
+        self,
+        released: ReleasedMoments,
+        view: TableView,
+        moments: NDArray[np.int64],
+        loss: PrivacyLoss,
+        charge: Charge,
+        noise: Noise,
+    ) -> ReleasedMoments:
+        """Add noisy means of products of three entries, which were chosen from what was released."""
+        triples = view.triples_ahead or Triples.chosen(self.codes, released)
+        if not triples.sets:
+            return released
+        charge.start(loss)
+        variance = gaussian_variance(triples.squared, loss.rho_nano)
+        exact = triples.sums(view.triples(triples), moments, view.size)
+        noisy = exact + noise.discrete_gaussian(variance, len(exact))
+        return replace(
+            released,
+            triples=triples.bits,
+            products=noisy / released.count,
+            triple_sigma=math.sqrt(variance) / released.count,
+        )
+
     def _noisy_products(
-        self, moments: NDArray[np.int64], ones: NDArray[np.int64], size: int, noise: Noise
+        self, moments: NDArray[np.int64], ones: NDArray[np.int64], size: int, noise: Noise, scale: Fraction
     ) -> NDArray[np.int64]:
         """Return the noisy sums of u_i u_j over records for entries of different columns, and 0 elsewhere."""
         shifts, p = self.codes.shifts, self.codes.bits
@@ -294,7 +377,7 @@ class Synthetic(TableMechanism):
         exact = 4 * moments - half - half.T + size * np.outer(shifts, shifts)
         above = np.triu_indices(p, 1)
         drawn = np.zeros((p, p), np.int64)
-        drawn[above] = self._drawn(noise, 1, len(above[0]))
+        drawn[above] = self._drawn(noise, scale, len(above[0]))
         return np.asarray(np.where(self.codes.apart, exact + drawn + drawn.T, 0))
 
     def _complete(self, products: NDArray[np.int64], sums: NDArray[np.int64], count: int) -> None:
@@ -319,34 +402,23 @@ class Synthetic(TableMechanism):
         """Return the noisy numbers of records of all cells, and how often each bit is set in each cell."""
         counts, ones = view.cells(cells)
         sums = 2 * ones - counts[:, None] * self.codes.shifts
-        counts = counts + self._drawn(noise, 2, len(counts))
-        sums += self._drawn(noise, 3, sums.size).reshape(sums.shape)
+        counts = counts + self._drawn(noise, self.scales(0).cell_counts, len(counts))
+        sums += self._drawn(noise, self.scales(0).cell_sums, sums.size).reshape(sums.shape)
         return counts, (sums + counts[:, None] * self.codes.shifts) / 2
 
-    def _mixture(
-        self,
-        counts: NDArray[np.int64],
-        ones: NDArray[np.float64],
-        mean: NDArray[np.float64],
-        products: NDArray[np.float64],
-        count: int,
-    ) -> TableMixture:
-        codes, shifts = self.codes, self.codes.shifts
-        means = (mean + shifts) / 2
-        pairs = (products + np.outer(shifts, mean) + np.outer(mean, shifts) + np.outer(shifts, shifts)) / 4
+    def _mixture(self, counts: NDArray[np.int64], ones: NDArray[np.float64], released: ReleasedMoments) -> TableMixture:
+        codes = self.codes
+        means = (released.means + codes.shifts) / 2
         first = TableMixture.of(codes, counts.astype(np.float64), ones, self.cell_sigma, means)
         kept = to_simplex(counts / max(float(counts.sum()), 1.0)) > 0
-        mean_sigma = math.sqrt(2 * self.variances[0]) / (2 * count)
-        moments = ReleasedMoments(
-            means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
-        )
         # Pure DP's noise of pairs is several times that of cells: more components would only fit the noise.
-        components = 0 if self.is_pure else min(COMPONENTS, MAX_WORK // codes.bits**2)
-        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
+        most = TRIPLE_COMPONENTS if len(released.triples) else COMPONENTS
+        components = 0 if self.is_pure else min(most, MAX_WORK // codes.bits**2)
+        return first.fitted(codes, released, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window; sigma is the root-mean-square error of two-way marginals by noise, a share of records."""
-        chance = normal_above((self.least_count - 0.5 - size) / math.sqrt(self.variances[0]))
+        chance = normal_above((self.least_count - 0.5 - size) / math.sqrt(self.variances(0).records))
         return Forecast(chance, _LOSS * self.pair_noise(size))
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
@@ -361,7 +433,7 @@ class Synthetic(TableMechanism):
             "if only marginals are wanted, kind = 'marginals' gives them with less error",
         )
         warnings = usefulness(self.forecast(size).sigma) if size is not None else ()
-        spread = math.sqrt(self.variances[0])
+        spread = math.sqrt(self.variances(0).records)
         facts: dict[str, Any] = {
             "marginal_error": self.forecast(size or 1000).sigma,
             "bits": self.codes.bits,
@@ -369,7 +441,7 @@ class Synthetic(TableMechanism):
         }
         if self.is_pure:
             return PlanNotes(lines, warnings, facts | {"epsilon": float(self.epsilon)})
-        return PlanNotes(lines, warnings, facts, stopped=PrivacyLoss(self.shares[0]))
+        return PlanNotes(lines, warnings, facts, stopped=PrivacyLoss(self.shares(0).records))
 
 
 def _written(cells: Cells) -> Track:

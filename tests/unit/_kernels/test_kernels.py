@@ -198,6 +198,7 @@ def test_trap_largest_codes_in_most_dimensions_do_not_overflow():
         assert (count(points, radius_squared) == exact_counts(points, radius_squared)).all()
 
 
+@pytest.mark.slow
 def test_trap_ties_do_not_depend_on_batches():
     """Where matrix products change hundreds of counts with the size of a block, ours change none."""
     points = np.random.default_rng(0).integers(0, 3, size=(2500, 64)).astype(np.float64)
@@ -324,6 +325,7 @@ def test_a_pool_that_takes_no_more_is_done_without(monkeypatch):
     assert sorted(done) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_thread_that_outlives_the_main_one_can_count():
     program = """
 import threading, time
@@ -429,6 +431,7 @@ Dispatcher.compile = noted
 """
 
 
+@pytest.mark.slow
 def test_kinds_without_friends_need_their_noise_only():
     program = """
 import fcstream

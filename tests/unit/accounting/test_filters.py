@@ -253,6 +253,7 @@ def test_shares_stay_between_base_and_what_remains(drawn, data):
     walk(schedule, steps, lambda share: data.draw(st.integers(0, share)))
 
 
+@pytest.mark.slow
 def test_shares_in_20000_random_runs():
     rng = random.Random(0)
     for _ in range(20_000):

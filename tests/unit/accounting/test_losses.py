@@ -213,6 +213,7 @@ def test_geo_cap_is_above_the_papers(epsilon, cap, paper):
     assert not paper_fits(mine.rho, epsilon, 1e-6, 1)
 
 
+@pytest.mark.slow
 @given(st.floats(0.01, 20), st.sampled_from([1e-3, 1e-6, 1e-12]), st.floats(0.01, 100))
 @settings(max_examples=30)
 def test_geo_cap_is_the_largest(epsilon, delta, distance):

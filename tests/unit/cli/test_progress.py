@@ -190,6 +190,7 @@ def end(process, number):
     raise AssertionError("the process goes on")
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_over_files_as_an_interrupt_does(folder):
     """It killed the process in mid-step, with exit code -15 and without a word."""
     told = []

@@ -47,6 +47,7 @@ def test_each_is_a_configuration(kind, source, monkeypatch):
     assert f"{source}:" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_runs_on_simulated_telemetry(kind, telemetry, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

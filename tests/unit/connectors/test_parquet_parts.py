@@ -45,6 +45,7 @@ KINDS = ["mean/recentered", "count", "histogram", "quantiles", "variance", "cent
 SAME = ("stream", "status", "kind", "count", "core_count", "rho", "delta", "private", "features", "transform")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_is_a_row_of_the_same_columns(tmp_path, name):
     release = released(name)
@@ -111,6 +112,7 @@ def burn(burn_at):
         setattr(os, name, dangerous(getattr(os, name)))
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_call_leaves_whole_files_and_each_release_once(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_parts, "ROWS_PER_PART", 4)
     sent = [sample_release(i) for i in range(7)]

@@ -177,6 +177,7 @@ def test_torn_at_the_very_beginning(tmp_path):
         spool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_every_flipped_byte_is_found(tmp_path, which):
     """In any segment, the last batch included: it was acknowledged, so it is not cut off."""

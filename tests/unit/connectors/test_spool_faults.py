@@ -135,6 +135,7 @@ drain(source, 7)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_kill_between_disk_and_acknowledgement(tmp_path, count):
     """What was acknowledged is there; what was being acknowledged is there too, and comes again from the broker."""
@@ -155,6 +156,7 @@ def test_kill_between_disk_and_acknowledgement(tmp_path, count):
     source.close()
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment(tmp_path):
     """Whatever was told as taken is there after it, in order, and the spool goes on."""
     code = """

@@ -175,6 +175,7 @@ def test_damage_is_an_error_and_never_silent(tmp_path, kind):
     assert refused > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "file"])
 def test_memory_does_not_grow_with_the_file(tmp_path, kind):
     """One row group of 50 MB (Parquet), and 50 batches (Arrow), through a few MB of pyarrow's."""

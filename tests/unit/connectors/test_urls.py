@@ -115,6 +115,7 @@ MISTYPED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", MISTYPED)
 @pytest.mark.parametrize("command", [["run"], ["check"], ["doctor"]])
 @pytest.mark.parametrize("clock", ["eof", "broker"])
@@ -145,6 +146,7 @@ def test_no_command_shows_the_password_of_a_url_where_a_path_should_be(old, rest
         assert re.search(rf"must be .*'{scheme}:PATH'", said.output)
 
 
+@pytest.mark.slow
 def test_urls_of_any_text_raise_nothing_but_the_errors_of_the_package():
     """10,000 mutations of URLs with a login and an option: what is still marked as one of them is not shown."""
     rng = random.Random(5)

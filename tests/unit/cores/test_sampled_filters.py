@@ -22,6 +22,7 @@ BOTH = pytest.mark.parametrize("make", [SparseZCDPFilter, HiddenCoinFilter])
 # -- formulas --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(3, 16), Fraction(1, 1000), 1 - Fraction(1, 2**32)], ids=str)
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 1, 20])
 def test_bars_equal_the_specification_and_are_rounded_up(rate, rho):

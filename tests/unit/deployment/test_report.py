@@ -136,6 +136,7 @@ def test_every_kind_is_described_and_what_is_cited_exists():
     assert description_of(config.releases[0]) is DESCRIPTIONS["mean/recentered"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*RELEASES, *OF_TEXTS])
 def test_every_kind_has_a_whole_report(name):
     more = {"features": [{"name": "city", "type": "text"}]} if name in OF_TEXTS else {}

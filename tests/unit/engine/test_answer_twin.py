@@ -18,6 +18,7 @@ def drawn(seed):
     return mapping, job, draw_records(draw, draw.choice([0, 30, 300, 600])), draw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_answer_is_that_of_the_twin_in_whatever_order_records_come(seed):
     mapping, job, records, draw = drawn(seed)

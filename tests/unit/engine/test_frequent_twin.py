@@ -141,6 +141,7 @@ def texts_that_count(mapping, job, here, at, salt, spent):
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_frequent_texts_are_those_of_the_twin_in_whatever_order_records_come(seed):
     mapping, job, records, draw = drawn(seed)

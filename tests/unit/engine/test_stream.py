@@ -339,6 +339,7 @@ def test_live_records_are_pushed_to_an_engine():
     assert found["name"].to_list() == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_the_libraries_are_not_imported_unless_a_table_is_theirs():
     code = (
         "import sys; import polars, fcstream; from fcstream.sections import Budget, Count, Window\n"

@@ -86,6 +86,7 @@ def read(tmp_path, data, dialect, size=1000, block=None, monkeypatch=None):
         return list(iter(lambda: source.poll(size), None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("block", [7, 2**20])

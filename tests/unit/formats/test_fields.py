@@ -205,6 +205,7 @@ def test_what_libraries_decode_to():
     )[1] == [("not_finite", 0, "a"), ("not_finite", 1, "a")]
 
 
+@pytest.mark.slow
 def test_a_message_holds_so_many_records_only():
     schema = schema_of(features=tuple(f"f{i}" for i in range(4000)), optional=frozenset(f"f{i}" for i in range(4000)))
     schema = schema_of(features=schema.features, optional=schema.optional, records="r")
@@ -444,6 +445,7 @@ def test_positions_may_repeat():
     assert batch.positions.tolist() == [4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["id", "key", "text", "a", "b", "ts"])
 def test_a_long_text_that_all_elements_share_is_not_read_for_each(field):
     """Joined it would be 100 GB, out of a message of 10 MB that comes again if it ends the process."""

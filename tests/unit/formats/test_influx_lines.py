@@ -200,6 +200,7 @@ def test_the_time_of_arrival_stands_for_a_timestamp():
     assert batch.values.tolist() == [[1], [2], [3]]
 
 
+@pytest.mark.slow
 def test_long_messages(monkeypatch):
     monkeypatch.setattr("fcstream.formats.influx_lines.most_rows", lambda dimension: 5)
     line = b"w,dev=a temp=1,hum=1 1\n"
@@ -208,6 +209,7 @@ def test_long_messages(monkeypatch):
     assert [(r.position, r.reason) for r in batch.rejections] == [(1, "too_long"), (3, "too_long")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [SCHEMA, CLASSES])
 def test_hostile_bytes(schema):
     """Ten thousand messages raise nothing; what becomes of one is the same whatever comes with it."""

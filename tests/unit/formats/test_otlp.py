@@ -273,6 +273,7 @@ def test_logs_are_read_as_the_slow_twin_reads_them(kind, encoding):
         assert told(batch, 7 + i) == wanted(*twin_of_logs(request, LOGS[kind], 7 + i), LOGS[kind], 7 + i), request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "schemas", "draw"), [
     ("otlp-metrics", SCHEMAS, drawn_metrics), ("otlp-logs", LOGS, drawn_logs),
 ])  # fmt: skip

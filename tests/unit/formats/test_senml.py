@@ -329,6 +329,7 @@ def test_packs_in_cbor():
     assert reasons(decoder.decode([bytes(2**15 + 1)], 0)) == [(0, "too_long", None)]
 
 
+@pytest.mark.slow
 def test_hostile_packs_in_cbor():
     draw, decoder = random.Random(8), decoder_for("senml-cbor", SCHEMA)
     good = binary(CURRENT, KINDS)
@@ -364,6 +365,7 @@ def test_long_packs(monkeypatch):
     assert reasons(batch) == [(1, "too_long", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"joined": True}])
 def test_hostile_packs(options):
     """Ten thousand packs raise nothing; what becomes of one is the same whatever comes with it."""

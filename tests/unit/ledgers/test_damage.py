@@ -118,6 +118,7 @@ def mutate(draw, data):
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_what_it_was_or_damaged(tmp_path, sound):
     end, damaged, same = time.monotonic() + SECONDS, 0, 0
     for case in range(CASES):
@@ -150,6 +151,7 @@ def test_a_changed_file_is_what_it_was_or_damaged(tmp_path, sound):
     assert damaged > 0
 
 
+@pytest.mark.slow
 def test_every_flipped_value_in_a_file_is_found(tmp_path):
     """Of every column of a row of every table: a bit of a number, a character of a text, a byte of a body."""
     path = str(tmp_path / "l.db")

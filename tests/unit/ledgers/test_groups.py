@@ -179,7 +179,7 @@ def test_a_call_whose_answer_was_lost_is_known_again(postgres):
     keys = np.array(sorted(user_key(ledger.salt, name) for name in NAMES), "S16")
     request, token = Request(window(0), PrivacyLoss(400), (), keys), ledger._token()
     for _ in range(2):
-        (result,) = ledger._change(lambda db: ledger._charge_in_group(db, [request], token))
+        (result,), ledger._seen = ledger._change(lambda db: ledger._charge_in_group(db, [request], token))
         assert result.admitted.all()
         assert not result.charge.is_redraw
         assert result.spent == ledger.spent(USER_BLOCK) == PrivacyLoss(400)

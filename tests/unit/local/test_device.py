@@ -448,6 +448,7 @@ def observed_loss(space, a, b, function, nano, pure, size=3000):
     return float(np.abs(ratio).max()) if pure else float((p / p.sum() * ratio).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("distance", "function"), [(1, Point()), (4, Point()), (3, Distance((-400,), 4))])
 def test_audit_the_loss_grows_with_the_distance_and_no_faster(distance, function):
     rho = 0.4 / distance**2

@@ -307,6 +307,7 @@ def test_longitude_lies_across(features, across, is_map):
     assert axes.get_aspect() == (pytest.approx(scale) if is_map else "auto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mean", "centers"])
 def test_a_map_stands_beside_other_features(kind, tmp_path):
     place = {"kind": kind, "features": ["lat", "dwell", "lon"], "transform": ["none"] * 3}

@@ -80,6 +80,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_has_a_picture(name, tmp_path):
     sections, labels = KINDS[name]
@@ -92,6 +93,7 @@ def test_every_kind_has_a_picture(name, tmp_path):
         assert "refused: too_few" in text
 
 
+@pytest.mark.slow
 def test_centers_in_the_plane_and_in_space(tmp_path):
     plane = {"kind": "centers", "features": ["x", "y"], "transform": ["none", "log1p"]}
     some = [release(k, [[k, 1.0], [5.0, k]], [[0.1, 0.2]] * 2, parts={"counts": [3, 50]}, **plane) for k in range(3)]
@@ -192,6 +194,7 @@ def test_reasons_are_distinguished_and_gaps_left_open(tmp_path):
     assert "truth" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -366,6 +369,7 @@ def test_a_picture_of_a_ledger_leaves_retired_streams_out(tmp_path):
     assert "'bikes (retired 2)'" in alone.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "mean", "histogram", "quantiles"])
 def test_pictures_tell_that_users_are_left_out(kind, tmp_path):
     """Nothing showed from when on counts are too low; and users were called records."""

@@ -50,6 +50,7 @@ def test_what_follows_on_a_core_fills_the_total_and_no_more(core, epsilon):
     assert min(core.total(1000, 1e-15)) > 1
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(10**6, 5 * 10**9), st.integers(10**3, 10**9))
 def test_the_average_s_gaussian_costs_no_more_than_it_may_and_less_than_printed(epsilon_nano, delta_femto):
@@ -420,6 +421,7 @@ def test_audit_of_the_basic_mean(factor):
     assert (epsilon_lower_bound(*of, 1e-3) < 2) == (factor == 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("regime", "sound"), [("high", True), ("moderate", True), ("moderate", False)])
 def test_audit_of_estimated_averages(regime, sound):
     """One point replaced, from the middle to the edge. The planted fault: too little noise."""
@@ -454,6 +456,7 @@ def test_a_basic_core_that_keeps_everyone_is_caught(monkeypatch):
     assert bounds[0] < 2 < bounds[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weak", [1.0, 0.1])
 def test_audit_of_the_success_bit(weak):
     """One point replaced by a stranger, where the bit is undecided; all others lose a friend."""

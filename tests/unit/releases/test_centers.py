@@ -62,11 +62,12 @@ def test_a_window_of_clusters_is_released_in_the_features_units(released):
     assert (first.rho, first.delta) == (1.0, 1e-8)
 
 
+@pytest.mark.slow
 def test_a_window_without_clusters_is_refused_and_gives_back_what_was_not_started(released):
     second = released[1]
     assert (second.status, second.value) == ("refused", None)
     assert second.reason in ("no_match", "no_radius")
-    assert second.spent["rho"] < 0.95
+    assert second.rho <= 0.06
 
 
 def test_an_empty_window_costs_the_first_stage_only():
@@ -120,6 +121,7 @@ def test_what_no_plan_can_use_stays_saved():
         mechanism.with_loss(PrivacyLoss(10**6))
 
 
+@pytest.mark.slow
 def test_plans_say_how_and_why():
     told = plan(Config.from_mapping(config()))
     assert told.probability is None  # only the data tell

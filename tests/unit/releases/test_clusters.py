@@ -198,6 +198,7 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("oracle", ["kmeans", "scipy"])
 def test_degenerate_data_are_refused_at_the_loss_that_is_reported(name, oracle):
@@ -232,7 +233,7 @@ def test_a_fallback_answers_where_tuples_do_not_match():
 
     refused = fcstream.private_centers(rows, 4, noise=seeded(), **(shared | {"oracle": wild}))
     assert refused.reason in ("no_match", "no_radius")
-    assert refused.spent.rho_nano < 95 * 10**7
+    assert refused.spent.fits(PrivacyLoss(6 * 10**7))
     answer = fcstream.private_centers(rows, 4, noise=seeded(), fallback="tree", **(shared | {"oracle": wild}))
     assert answer.status == "released"
     assert answer.tuples is None
@@ -247,11 +248,12 @@ def test_fallback_budget_is_not_touched_by_a_release():
     assert paid.total == LOSS - PrivacyLoss(mechanism.fallback_nano)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.25, 1, 4])
 def test_plans_spend_all_and_choose_fewer_tuples_for_more_budget(rho):
     loss = PrivacyLoss.charge(rho, 1e-8)
     plan = job(size_hint=50_000).choose(loss, Lattice(STEP)).plan
-    spent = plan.radius_nano + plan.core_nano + plan.average_nano + plan.lloyd_nano
+    spent = plan.radius_nano + plan.check_nano + plan.core_nano + plan.average_nano + plan.lloyd_nano
     assert spent <= loss.rho_nano
     assert spent >= loss.rho_nano - 3
     assert plan.tuples == {0.25: 497, 1: 151, 4: 50}[rho] or plan.tuples < 600

@@ -165,6 +165,7 @@ def test_blur_is_what_is_specified_with_the_same_words():
     np.testing.assert_allclose(mean, (1 + 0.09 * 4) * matrix, rtol=0.1, atol=0.15)
 
 
+@pytest.mark.slow
 def test_core_and_refusal_equal_the_naive_twin_with_the_same_words():
     rng = np.random.default_rng(3)
     base = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -310,6 +311,7 @@ def numbers(outcome):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaced", [1.075, 9.0])
 @pytest.mark.parametrize("factor", [1.0, 1e-4])
 def test_audit_of_one_shard_replaced(factor, replaced):

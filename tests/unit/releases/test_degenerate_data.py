@@ -30,6 +30,7 @@ def test_every_kind_is_here():
     assert {*RELEASES, *OF_TEXTS} == set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("name", [*RELEASES, *ALSO])
 def test_degenerate_data(name, data):

@@ -34,6 +34,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_have_names(name):
     release = released(name)

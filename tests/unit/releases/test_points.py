@@ -153,6 +153,7 @@ def test_points_of_a_simplex():
     assert found.parts["weights"] @ points == pytest.approx(raw.mean(axis=0), abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught():
     """The record more lies at the far end of the ball."""
     from support.audits import epsilon_lower_bound

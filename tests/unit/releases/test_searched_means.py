@@ -1,6 +1,7 @@
 """The search for an unknown diameter, and the means that go on from it."""
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -293,6 +294,26 @@ def test_expected_outliers_are_planned_for():
             fcstream.private_mean(rows, outliers=wrong, **common)
     with pytest.raises(ConfigError, match="outliers"):
         fcstream.private_mean(rows, outliers=0.1, method="friendly", **common)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.45])
+def test_so_many_outliers_that_windows_would_be_refused_are_an_error_before_anything_is_read(share):
+    """It spent 0.6 of rho on a refusal. With the records that the error asks for, and no fewer, there is a mean."""
+    told = {"method": "recentered", "radius": 6.0, "outliers": share}
+    few = {"rho": 1.0, "delta": 1e-8, "size_hint": 500}
+    with pytest.raises(ConfigError, match=r"^release\.outliers: must leave a core.*windows of \d+ records") as error:
+        Config.from_mapping(sample(release={**told, **few}))
+    enough = int(re.search(r"windows of (\d+) records", str(error.value))[1])
+    with pytest.raises(ConfigError, match=r"release\.outliers"):
+        Config.from_mapping(sample(release={**told, **few, "size_hint": enough // 2}))
+    mean = Config.from_mapping(sample(release={**told, **few, "size_hint": enough})).job.answers[0].mechanism
+    assert mean.forecast(enough).probability >= 0.5
+    rows = [[1.0, 2.0]] * 10
+    with pytest.raises(ConfigError, match=r"outliers"):
+        fcstream.private_mean(rows, bounds=(-9, 9), step=0.1, noise=Noise(SeededEntropy(0)), **told, **few)
+    searched = {"radius": "search", "radius_min": 0.1, "radius_max": 1.0}
+    with pytest.raises(ConfigError, match=r"outliers"):
+        fcstream.private_mean(rows, bounds=(-9, 9), step=0.1, **{**told, **few, **searched, "size_hint": 300})
 
 
 def test_the_papers_search_takes_outliers_for_data():

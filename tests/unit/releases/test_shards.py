@@ -233,6 +233,7 @@ with oracles.one_thread():
 """
 
 
+@pytest.mark.slow
 def test_the_first_shard_of_a_process_has_one_thread_too():
     """scikit-learn's threads wait for each other by spinning: on a busy machine that took 80 seconds in place of 8."""
     pytest.importorskip("sklearn")

@@ -10,7 +10,8 @@ from support.windows import charge_for, view_of
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.releases.means.mean import RecentredMean, _last_full, _least_distance
+from fcstream.releases.means.mean import RecentredMean
+from fcstream.releases.means.spread_histogram import last_full, least_distance
 
 WINDOWS = 60
 
@@ -60,12 +61,12 @@ def full_naive(counts, deviation):
 
 @given(st.lists(st.integers(-40, 60), min_size=1, max_size=15), st.floats(0.5, 30))
 def test_the_last_full_bin_equals_the_naive_twin(counts, deviation):
-    assert _last_full(counts, deviation) == full_naive(counts, deviation)
+    assert last_full(counts, deviation) == full_naive(counts, deviation)
 
 
 def test_neighboring_bins_stand_out_where_all_above_them_together_do_not():
-    assert _last_full([200, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 1
-    assert _last_full([2000, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 0  # too few to matter
+    assert last_full([200, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 1
+    assert last_full([2000, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 0  # too few to matter
 
 
 @pytest.mark.parametrize("dimension", [1, 4, 30])
@@ -73,7 +74,7 @@ def test_neighboring_bins_stand_out_where_all_above_them_together_do_not():
 def test_the_least_distance_is_seldom_above_the_real_one(dimension, error):
     rng = np.random.default_rng(5)
     real = np.full(dimension, error / math.sqrt(dimension))
-    found = np.array([_least_distance(real + rng.normal(0, 2.0, dimension), 2.0) for _ in range(1000)])
+    found = np.array([least_distance(real + rng.normal(0, 2.0, dimension), 2.0) for _ in range(1000)])
     assert (found <= error + 1e-9).mean() > 0.78
     if error >= 40:
         assert np.median(found) > 0.9 * error

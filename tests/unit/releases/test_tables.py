@@ -191,6 +191,7 @@ def test_a_boolean_is_a_number_where_one_is_wanted():
 # -- windows -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_windows_slide_and_users_count_once():
     rows = [as_row(row) for row in records(3000)]
     times = np.arange(3000) * 20
@@ -295,7 +296,7 @@ def test_the_previous_projection_comes_back_after_kill_9(tmp_path):
 
 
 def test_a_public_direction_keeps_no_records():
-    release = {**BARE, "kind": "synthetic", "projection": "ones", "size_hint": 900, "rho": 0.9}
+    release = {**BARE, "kind": "synthetic", "projection": "ones", "size_hint": 9000, "rho": 0.9}
     features = [{"name": f"x{k}", "type": "boolean"} for k in range(6)]
     engine = Engine(config_of(release, features), noise=Noise(SeededEntropy(5)))
     bits = np.random.default_rng(0).random((900, 6)) < 0.4
@@ -306,9 +307,10 @@ def test_a_public_direction_keeps_no_records():
     assert np.abs(np.array(found.parts["counts"]) - np.bincount(bits.sum(axis=1), minlength=7)).max() < 40
     drawn = synthetic_codes(found)[1].mean(axis=0)
     assert drawn == pytest.approx(bits.mean(axis=0), abs=0.05)
-    shares = synthetic_shares(found)  # each of seven cells is rounded to whole rows
+    shares = synthetic_shares(found)
+    apart = 2 * np.sqrt(len(found.value)) / 900  # each part is rounded to whole rows
     assert list(shares) == [f"x{k}" for k in range(6)]
-    assert [dict(levels)["true"] for levels in shares.values()] == pytest.approx(drawn.tolist(), abs=7 / 900 + 1e-9)
+    assert [dict(levels)["true"] for levels in shares.values()] == pytest.approx(drawn.tolist(), abs=apart)
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------
@@ -318,7 +320,7 @@ def test_plans_tell_the_error_and_refuse_what_cannot_work():
     found = plan(config_of({**SYNTHETIC, "size_hint": 20_000}))
     assert 0 < found.sigma["two-way marginals"] < 0.01
     assert found.smallest_size < 1000
-    assert found.stopped.rho == pytest.approx(0.18)
+    assert found.stopped.rho == pytest.approx(0.045)
     assert any("kind = 'marginals'" in line for line in found.lines())
     with pytest.raises(UnusablePlan, match=r"a window of 100 records .*: use longer windows, of \d+ records"):
         plan(config_of({**SYNTHETIC, "rho": 0.01, "size_hint": 100}))

@@ -81,6 +81,7 @@ def test_what_is_released_is_what_the_rationals_say(windows, theta, rho_nano, se
     assert memory.opens == [60 * t for t in range(windows)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [Fraction(1), THETA, Fraction(3, 5)])
 def test_deviations_are_those_of_the_triangular_system(theta):
     windows = 24

@@ -52,6 +52,7 @@ def loss_of_one_record(runs):
     return max(abs(math.log(one / two)) - 4 * math.sqrt(1 / one + 1 / two) for one, two in pairs)
 
 
+@pytest.mark.slow
 def test_one_record_shifts_no_probability_by_more_than_its_price():
     assert loss_of_one_record(20_000) <= 0.5
 

@@ -117,6 +117,7 @@ def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is
     assert (len(tries) == 1) is is_taken_back
 
 
+@pytest.mark.slow
 def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was(running_service, manager):
     path = running_service.folder / "c.toml"
     good = path.read_text()
@@ -171,6 +172,7 @@ def until(true):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_service_that_is_reloaded_while_it_runs(running_service, manager):
     """Under a sink that refuses; with a broken file; with another budget; with a URL that cannot be opened; with
     another sink and port. Nothing is lost or counted twice, systemd is told, and every line of the log is JSON."""

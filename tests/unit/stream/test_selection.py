@@ -18,6 +18,7 @@ def naive_overlaps(rows, coordinates):
     return tuple(sorted(tuple(sorted(each)) for each in found if not any(each < other for other in found)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_overlaps_are_those_of_all_records(seed):
     draw = np.random.default_rng(seed)

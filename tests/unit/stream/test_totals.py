@@ -156,6 +156,7 @@ def test_partial_sums_refuse_more_than_they_certainly_hold():
         held.make_room(2**22 + 1)
 
 
+@pytest.mark.slow
 def test_pairs_of_a_window_beyond_2_to_the_63_are_counted():
     """Some 3 * 10**9 points that are all friends: their ordered pairs no longer fit an int64."""
     by_radius = np.full((2**15, 1, LANES), 2**31 - 1, np.int32)

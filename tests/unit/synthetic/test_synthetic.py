@@ -377,12 +377,13 @@ def nltcs():
     return np.loadtxt(data_file("nltcs_bool.csv.gz"), delimiter=",", skiprows=1).astype(int)
 
 
+@pytest.mark.slow
 def test_nltcs_is_as_good_as_promised():
     rows = nltcs()
     rho = rho_for_epsilon(1, 1e-6)
     two, three = errors(synthetic_codes(fcstream.private_synthetic(rows, rho=rho))[1], rows)
-    assert two <= 0.002  # promised: 0.006 and 0.005
-    assert three <= 0.003
+    assert two <= 0.002  # one draw; the mean over draws is in bench/synthetic.py
+    assert three <= 0.0019  # 0.0021 without products of three
     pure = fcstream.private_synthetic(rows, epsilon=1, size_hint=21_574)
     two, three = errors(synthetic_codes(pure)[1], rows)
     assert two <= 0.0071 * 1.25  # a single draw; the mean over draws is in bench/synthetic.py

@@ -1,37 +1,27 @@
 CREATE SCHEMA {s};
-CREATE FUNCTION {s}.acknowledge(name text, seen_seq bigint, seen_chain bytea, opens bigint[], closes bigint[], OUT last_seq bigint, OUT last_chain bytea) RETURNS record
+CREATE FUNCTION {s}.acknowledge_streams(names text[], seen_seqs bigint[], seen_chains bytea[], counts integer[], opens bigint[], closes bigint[]) RETURNS void
     LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
-    head "{s}".streams%ROWTYPE := "{s}".lock_stream(name, seen_seq, seen_chain);
-    before bigint := head.seq;
-    known "{s}".windows%ROWTYPE;
-    marked bigint;
+    each record;
+    head "{s}".streams%ROWTYPE;
+    before bigint;
 BEGIN
-    FOR i IN 1 .. cardinality(opens) LOOP
-        -- By the primary key alone: the index of unacknowledged windows would be read from its start.
-        SELECT * INTO known FROM "{s}".windows w
-        WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-        IF known.mark <> "{s}".window_mark(known) THEN
-            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
-        END IF;
-        IF known.state = 'sealed' THEN
-            known.state := 'acknowledged';
-            marked := "{s}".window_mark(known);
-            head.digest := "{s}".turn(head.digest, known.mark, marked);
-            UPDATE "{s}".windows w SET state = 'acknowledged', mark = marked
-            WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-            head.seq := head.seq + 1;
-            head.chain := "{s}".append(
-                name, head.seq, head.chain, 'acknowledge', opens[i], closes[i], 0, 0, '', '');
+    PERFORM "{s}".lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last
+        FROM unnest(names, seen_seqs, seen_chains, counts) WITH ORDINALITY AS u (name, seq, chain, n, place)
+        ORDER BY u.place
+    LOOP
+        head := "{s}".lock_stream(each.name, each.seq, each.chain);
+        before := head.seq;
+        head := "{s}".note_acknowledged(
+            head, opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last]);
+        IF head.seq > before THEN
+            PERFORM "{s}".save(head);
         END IF;
     END LOOP;
-    IF head.seq > before THEN
-        PERFORM "{s}".save(head);
-    END IF;
-    last_seq := head.seq;
-    last_chain := head.chain;
+    PERFORM set_config('synchronous_commit', 'off', true);
 END
 $$;
 CREATE FUNCTION {s}.append(name text, seq bigint, chain bytea, kind text, open_ms bigint, close_ms bigint, rho bigint, delta bigint, blocks text, body bytea) RETURNS bytea
@@ -54,7 +44,7 @@ CREATE FUNCTION {s}.block_mark(block text, rho bigint, delta bigint) RETURNS big
     AS $$
     SELECT "{s}".mark('b|' || block || '|' || rho || '|' || delta)
 $$;
-CREATE FUNCTION {s}.charge(name text, seen_seq bigint, seen_chain bytea, token bytea, opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[], digest bytea) RETURNS TABLE(verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint, refusing text, refusing_rho bigint, refusing_delta bigint, last_seq bigint, last_chain bytea)
+CREATE FUNCTION {s}.charge(name text, seen_seq bigint, seen_chain bytea, token bytea, acked_opens bigint[], acked_closes bigint[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[], digest bytea) RETURNS TABLE(verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint, refusing text, refusing_rho bigint, refusing_delta bigint, last_seq bigint, last_chain bytea)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     AS $$
@@ -74,6 +64,7 @@ DECLARE
     touched text[];
     marked bigint;
 BEGIN
+    head := "{s}".note_acknowledged(head, acked_opens, acked_closes);
     FOR i IN 1 .. cardinality(opens) LOOP
         mine := token || int4send(i);
         names := string_to_array(block_lists[i], ',');
@@ -84,7 +75,7 @@ BEGIN
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         IF FOUND THEN
             IF known.mark <> "{s}".window_mark(known) THEN
-                RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+                RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = name;
             END IF;
             verdict := CASE
                 WHEN known.state <> 'charged' THEN 'sealed'
@@ -155,7 +146,7 @@ BEGIN
                     AND k.delta <= CASE k.block WHEN 'total' THEN total_room_delta ELSE room_delta END;
                     GET DIAGNOSTICS written = ROW_COUNT;
                     IF written <> cardinality(names) THEN
-                        RAISE EXCEPTION 'a block changed inside a transaction' USING ERRCODE = 'ZF002';
+                        RAISE EXCEPTION 'a block changed inside a transaction' USING ERRCODE = 'ZF002', HINT = name;
                     END IF;
                 END IF;
             END IF;
@@ -186,6 +177,28 @@ BEGIN
     IF head.seq > before THEN
         PERFORM "{s}".save(head);
     END IF;
+END
+$$;
+CREATE FUNCTION {s}.charge_streams(names text[], seen_seqs bigint[], seen_chains bytea[], token bytea, digests text[], acked_counts integer[], acked_opens bigint[], acked_closes bigint[], counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[]) RETURNS TABLE(verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint, refusing text, refusing_rho bigint, refusing_delta bigint, last_seq bigint, last_chain bytea)
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    each record;
+BEGIN
+    PERFORM "{s}".lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last, sum(u.acked) OVER (ORDER BY u.place) AS last_acked
+        FROM unnest(names, seen_seqs, seen_chains, digests, acked_counts, counts)
+        WITH ORDINALITY AS u (name, seq, chain, digest, acked, n, place) ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT * FROM "{s}".charge(
+            each.name, each.seq, each.chain, token,
+            acked_opens[each.last_acked - each.acked + 1 : each.last_acked],
+            acked_closes[each.last_acked - each.acked + 1 : each.last_acked],
+            opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
+            rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
+            block_lists[each.last - each.n + 1 : each.last], decode(nullif(each.digest, ''), 'hex'));
+    END LOOP;
 END
 $$;
 CREATE FUNCTION {s}.create_stream(name text, caps bigint[], salt bytea, origin bytea, no_users bytea, about bytea) RETURNS void
@@ -263,6 +276,25 @@ BEGIN
     last_chain := head.chain;
 END
 $$;
+CREATE FUNCTION {s}.keep_settings(names text[], seen_seqs bigint[], seen_chains bytea[], wanted text[], proposed text[]) RETURNS TABLE(kept text, last_seq bigint, last_chain bytea)
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    each record;
+BEGIN
+    -- In the order of `keep_setting`: first the parts of a stream, then their rows.
+    PERFORM pg_advisory_xact_lock(hashtextextended('fcstream settings ' || r.root, 0))
+    FROM (SELECT DISTINCT split_part(n.name, '/', 1) AS root FROM unnest(names) AS n (name) ORDER BY 1) r;
+    PERFORM "{s}".lock_streams(names);
+    FOR each IN
+        SELECT u.* FROM unnest(names, seen_seqs, seen_chains, wanted, proposed)
+        WITH ORDINALITY AS u (name, seq, chain, wanted, proposed, place) ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT * FROM "{s}".keep_setting(
+            each.name, each.seq, each.chain, each.wanted, each.proposed);
+    END LOOP;
+END
+$$;
 CREATE FUNCTION {s}.lock_stream(name text, seen_seq bigint, seen_chain bytea) RETURNS {s}.streams
     LANGUAGE plpgsql
     AS $$
@@ -283,15 +315,15 @@ BEGIN
             SELECT FROM "{s}".streams s JOIN "{s}".journal j ON j.stream = s.stream AND j.seq = seen_seq
             WHERE s.retired AND j.chain = seen_chain
         ) THEN
-            RAISE EXCEPTION 'the stream was retired' USING ERRCODE = 'ZF005';
+            RAISE EXCEPTION 'the stream was retired' USING ERRCODE = 'ZF005', HINT = name;
         END IF;
-        RAISE EXCEPTION 'a journal row is gone' USING ERRCODE = 'ZF001', DETAIL = seen_seq::text;
+        RAISE EXCEPTION 'a journal row is gone' USING ERRCODE = 'ZF001', HINT = name, DETAIL = seen_seq::text;
     END IF;
     IF head.terms_seq > seen_seq THEN
-        RAISE EXCEPTION 'the caps were lowered' USING ERRCODE = 'ZF007';
+        RAISE EXCEPTION 'the caps were lowered' USING ERRCODE = 'ZF007', HINT = name;
     END IF;
     IF head.mark <> "{s}".head_mark(head) THEN
-        RAISE EXCEPTION 'the head disagrees with the mark beside it' USING ERRCODE = 'ZF002';
+        RAISE EXCEPTION 'the head disagrees with the mark beside it' USING ERRCODE = 'ZF002', HINT = name;
     END IF;
     IF claim <> '' THEN
         -- Held until this transaction ends: nobody takes the lease in between. Renewals are not kept waiting.
@@ -304,10 +336,49 @@ BEGIN
     RETURN head;
 END
 $$;
+CREATE FUNCTION {s}.lock_streams(names text[]) RETURNS void
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    AS $$
+BEGIN
+    IF cardinality(names) > 1 THEN
+        PERFORM FROM "{s}".streams s WHERE s.stream = ANY (names) ORDER BY s.stream FOR UPDATE;
+    END IF;
+END
+$$;
 CREATE FUNCTION {s}.mark(line text) RETURNS bigint
     LANGUAGE sql
     AS $$
     SELECT ('x' || left(encode(sha256(convert_to(line, 'UTF8')), 'hex'), 15))::bit(60)::bigint
+$$;
+CREATE FUNCTION {s}.note_acknowledged(head {s}.streams, opens bigint[], closes bigint[]) RETURNS {s}.streams
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    known "{s}".windows%ROWTYPE;
+    marked bigint;
+BEGIN
+    FOR i IN 1 .. cardinality(opens) LOOP
+        -- By the primary key alone: the index of unacknowledged windows would be read from its start.
+        SELECT * INTO known FROM "{s}".windows w
+        WHERE w.stream = head.stream AND w.open_ms = opens[i] AND w.close_ms = closes[i];
+        IF known.mark <> "{s}".window_mark(known) THEN
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = head.stream;
+        END IF;
+        IF known.state = 'sealed' THEN
+            known.state := 'acknowledged';
+            marked := "{s}".window_mark(known);
+            head.digest := "{s}".turn(head.digest, known.mark, marked);
+            UPDATE "{s}".windows w SET state = 'acknowledged', mark = marked
+            WHERE w.stream = head.stream AND w.open_ms = opens[i] AND w.close_ms = closes[i];
+            head.seq := head.seq + 1;
+            head.chain := "{s}".append(
+                head.stream, head.seq, head.chain, 'acknowledge', opens[i], closes[i], 0, 0, '', '');
+        END IF;
+    END LOOP;
+    RETURN head;
+END
 $$;
 CREATE FUNCTION {s}.read_blocks(name text, wanted text[], OUT marks bigint, OUT rho bigint, OUT delta bigint) RETURNS record
     LANGUAGE plpgsql
@@ -323,7 +394,7 @@ BEGIN
         SELECT * INTO known FROM "{s}".blocks k WHERE k.stream = name AND k.block = each;
         CONTINUE WHEN NOT FOUND;
         IF known.mark <> "{s}".block_mark(known.block, known.rho, known.delta) THEN
-            RAISE EXCEPTION 'block % disagrees with the mark beside it', each USING ERRCODE = 'ZF002';
+            RAISE EXCEPTION 'block % disagrees with the mark beside it', each USING ERRCODE = 'ZF002', HINT = name;
         END IF;
         marks := (marks + known.mark) & 1152921504606846975;
         IF each <> 'total' THEN
@@ -395,17 +466,17 @@ BEGIN
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         is_known := FOUND;
         IF is_known AND known.mark <> "{s}".window_mark(known) THEN
-            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002', HINT = name;
         END IF;
         IF is_known AND known.state <> 'charged' THEN
             CONTINUE WHEN known.attempt = token || int4send(i);
-            RAISE EXCEPTION 'sealed' USING ERRCODE = 'ZF003', DETAIL = opens[i]::text;
+            RAISE EXCEPTION 'sealed' USING ERRCODE = 'ZF003', HINT = name, DETAIL = opens[i]::text;
         END IF;
         IF NOT is_known THEN  -- a refusal: nothing was charged
             known := ROW(name, opens[i], closes[i], 'sealed', 0, 0, 0, '', NULL, NULL, 0);
         END IF;
         IF rhos[i] > known.rho OR deltas[i] > known.delta THEN
-            RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', DETAIL = format(
+            RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', HINT = name, DETAIL = format(
                 '%s %s %s', opens[i], known.rho, known.delta);
         END IF;
         refund_rho := rhos[i];
@@ -427,7 +498,7 @@ BEGIN
             WHERE k.stream = name AND k.block = ANY (names) AND k.rho >= refund_rho AND k.delta >= refund_delta;
             GET DIAGNOSTICS paid = ROW_COUNT;
             IF paid <> cardinality(names) THEN
-                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002';
+                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002', HINT = name;
             END IF;
             head.digest := "{s}".turn(head.digest, marked, 0);
             SELECT b.marks INTO marked FROM "{s}".read_blocks(name, names) b;
@@ -464,6 +535,26 @@ BEGIN
     END IF;
     last_seq := head.seq;
     last_chain := head.chain;
+END
+$$;
+CREATE FUNCTION {s}.seal_streams(names text[], seen_seqs bigint[], seen_chains bytea[], token bytea, counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[], digests text[]) RETURNS TABLE(refunded integer, last_seq bigint, last_chain bytea)
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    each record;
+BEGIN
+    PERFORM "{s}".lock_streams(names);
+    FOR each IN
+        SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last
+        FROM unnest(names, seen_seqs, seen_chains, counts) WITH ORDINALITY AS u (name, seq, chain, n, place)
+        ORDER BY u.place
+    LOOP
+        RETURN QUERY SELECT s.refunded, s.last_seq, s.last_chain FROM "{s}".seal(
+            each.name, each.seq, each.chain, token,
+            opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
+            rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
+            bodies[each.last - each.n + 1 : each.last], digests[each.last - each.n + 1 : each.last]) s;
+    END LOOP;
 END
 $$;
 CREATE FUNCTION {s}.set_terms(name text, seen_seq bigint, seen_chain bytea, caps bigint[], about bytea) RETURNS void
@@ -633,7 +724,7 @@ INSERT INTO {s}.journal VALUES ('keyss/a', 8, 'charge', 20000, 30000, 1000000000
 INSERT INTO {s}.journal VALUES ('keyss/a', 9, 'seal', 20000, 30000, 0, 0, '', '\x7b2273747265616d223a226b657973732f61222c2277696e646f775f6f70656e5f6d73223a32303030302c2277696e646f775f636c6f73655f6d73223a33303030302c22737461747573223a2272656c6561736564222c22726561736f6e223a6e756c6c2c226b696e64223a226d65616e222c2276616c7565223a5b32302e35343532303739323037393230382c34382e39353539303039393030393930315d2c227369676d61223a5b302e3030383238303335323733353639313133342c302e3031363235313139313739363836303839355d2c22636f756e74223a3130302c22636f72655f636f756e74223a3130312c2272686f223a312e302c2264656c7461223a31652d392c2267756172616e746565223a7b2272686f223a342e302c2264656c7461223a31652d367d2c227370656e74223a7b2272686f223a312e302c2264656c7461223a31652d397d2c2270726976617465223a66616c73652c226665617475726573223a5b2261222c2262225d2c227472616e73666f726d223a5b226e6f6e65222c226e6f6e65225d2c226b6579223a2261227d', '\xa560c2372e21c78caf4e768427ad9c09fc134a3df7775ccf156ae2b26cafe0b5');
 INSERT INTO {s}.journal VALUES ('keyss/b', 8, 'charge', 20000, 30000, 1000000000, 1000000, '20000', '\x', '\xdde248c9e5ea3387d8021d2490866b35e508f4309fe7f89d73c15ce0f71f215e');
 INSERT INTO {s}.journal VALUES ('keyss/b', 9, 'seal', 20000, 30000, 0, 0, '', '\x7b2273747265616d223a226b657973732f62222c2277696e646f775f6f70656e5f6d73223a32303030302c2277696e646f775f636c6f73655f6d73223a33303030302c22737461747573223a2272656c6561736564222c22726561736f6e223a6e756c6c2c226b696e64223a226d65616e222c2276616c7565223a5b32302e3531383530353035303530353035322c34382e3836323436343634363436343634355d2c227369676d61223a5b302e3031373332313331383934333132353532342c302e3033343732333037323730343931343833355d2c22636f756e74223a3130302c22636f72655f636f756e74223a39392c2272686f223a312e302c2264656c7461223a31652d392c2267756172616e746565223a7b2272686f223a342e302c2264656c7461223a31652d367d2c227370656e74223a7b2272686f223a312e302c2264656c7461223a31652d397d2c2270726976617465223a66616c73652c226665617475726573223a5b2261222c2262225d2c227472616e73666f726d223a5b226e6f6e65222c226e6f6e65225d2c226b6579223a2262227d', '\x8091f6b580cda6fcefc7d16d7b52092915a42e25080b1863d7333d2258a52594');
-INSERT INTO {s}.meta VALUES ('schema', '3');
+INSERT INTO {s}.meta VALUES ('schema', '4');
 INSERT INTO {s}.settings VALUES ('events', 'first window', '0', 1001911846894139791);
 INSERT INTO {s}.settings VALUES ('streams', 'first window', '0', 1001911846894139791);
 INSERT INTO {s}.settings VALUES ('users', 'first window', '0', 1001911846894139791);

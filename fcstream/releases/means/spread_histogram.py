@@ -1,0 +1,131 @@
+"""The spread histogram of a mean: noisy numbers of points by their distance from a released center, and what they say.
+
+All functions take public or released numbers only, so they cost nothing (specification 5.4).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+RADIUS_RATIO = 1.25
+FINE = 3
+"""Fine bins of a coarse bin."""
+_TAIL = 3.0  # noise deviations by which a tail must stand out
+_RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
+
+
+def histogram_radii(radius_squared: int) -> NDArray[np.float64]:
+    """Return the squared distances that bound the bins, ascending, for a diameter in squared lattice steps.
+
+    They form a grid from far below the diameter to twice the diameter.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    top = 2 * math.sqrt(radius_squared)
+    radii = top / RADIUS_RATIO ** np.arange(24, -1 / FINE, -1 / FINE)
+    squares: NDArray[np.float64] = np.floor(np.maximum(radii, 1.0) ** 2)
+    return squares
+
+
+def best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
+
+    `bins` (f b + 2,) are noisy counts with f bins to each coarse bin, and `edges` (f b + 1,) are the upper ends of the
+    bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    ends = np.arange(0, len(edges), FINE)
+    coarse = np.add.reduceat(bins, np.append([0], ends + 1))
+    last = best_bin(coarse, edges[ends], FINE * variance, unit_noise)
+    at = int(ends[last])
+    while at > max(0, ends[last] - FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
+        at -= 1
+    return float(edges[at])
+
+
+def best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: float, unit_noise: float) -> int:
+    """Find the bin at whose end noise and clipping together cause the smallest error.
+
+    Noise grows with the radius of the ball, and clipping falls. `bins` (b + 1,) are noisy counts of distances, and
+    `radii` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
+    one-sided tail is kept if keeping it adds little noise.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    edges: list[float] = [*radii.tolist(), 2 * float(radii[-1])]
+    counts = bins.tolist()
+    # A tail of bins that holds no more than its noise is treated as empty.
+    top = last_full(counts, math.sqrt(variance))
+    counts = [max(0, count) for count in counts[: top + 1]]
+    total = max(1, sum(counts))
+    best, reach = math.inf, 0
+    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the bin
+    for b in range(top, -1, -1):
+        if b < len(radii):
+            cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
+            if cost < best:
+                best, reach = cost, b
+        beyond += counts[b]
+        moment += counts[b] * edges[b]
+    return reach
+
+
+def last_full(counts: list[int], deviation: float) -> int:
+    """Find the last bin that surely holds points: it and all above it, or it and the next few, hold more than noise.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    least = _RUN_SHARE * max(1, sum(counts))
+    doubts = [deviation * math.sqrt(run) for run in range(1, len(counts) + 1)]
+    for b in range(len(counts) - 1, 0, -1):
+        runs = list(itertools.accumulate(counts[b:]))
+        if runs[-1] > _TAIL * doubts[len(runs) - 1]:
+            return b
+        if any(run > max(_RUN * doubt, least) for run, doubt in zip(runs, doubts, strict=False)):
+            return b
+    return 0
+
+
+def least_distance(offset: NDArray[np.float64], sigma: float) -> float:
+    """Return how far a center is off at least, less one deviation, by its `offset` from one with noise `sigma`.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    d, found = len(offset), math.hypot(*offset.tolist())
+    doubt = math.hypot(2 * found * sigma, math.sqrt(2 * d) * sigma**2)
+    return math.sqrt(max(0.0, found**2 - d * sigma**2 - doubt))

@@ -1,0 +1,405 @@
+"""Means and variances of features whose scales nobody declared: each window learns them, or takes an earlier one's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ...accounting.losses import PrivacyLoss
+from ...counting.views import WindowView
+from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import MAX_COORDINATE, Feature, Grid, Lattice, exact
+from ..base import Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues, Track
+from ..core_stage import ChargeShare
+from ..options import BuildContext, Options
+from .columns import Column
+from .scales import UNITS, ScaleLearner, next_size
+
+SHARE = 10
+"""A window that learns its scales spends this part of rho on them."""
+LEVEL = Fraction(1, 4)
+RUNGS = 16
+"""Scales for each factor of two: coarser ones take up to 19% off one feature and give it to the others as noise."""
+FINEST = (30, 25, 20)
+"""A learned scale is at least the range / 2**f, for the first f for which there are records enough."""
+MOST_NOISE = 1.15
+"""A plan advises against more noise than this, relative to known scales."""
+REFRESH = 16
+"""So many windows use the scales of one window."""
+FALL = 0.8
+"""Part of its first value that the core's share of the records must keep, or the next window learns anew."""
+PUBLIC_PART = 10
+"""Where scales cannot be learned, this part of the public range counts as 1."""
+_ENOUGH = 1.2  # times the number of records with which a quantile is near the data with a chance of one half
+_FINE = 1.5  # times it, for a finer lattice than the last
+_NORMAL_DENSITY = 0.3178  # of normal values at their quartiles, per deviation
+_NORMAL_QUARTILES = 1.349  # deviations between them
+
+
+def build_mechanism(options: Options, setting: BuildContext) -> Mechanism:
+    """Make the mechanism of some options, with learned scales if a feature that it reads has ``scale = "learned"``.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.15; ours.
+    """
+    grid = setting.grid
+    learned = [feature.name for feature in grid.features if feature.learned]
+    if not learned:
+        return options.build(setting)
+    if not options.takes_learned_scales or getattr(options, "method", "") == "ball":
+        raise ConfigError(
+            f"must be a number for a release of kind {options.kind!r} by this method: means and variances with a core "
+            "learn scales",
+            f"features.{learned[0]}.scale",
+        )
+    if not options.rescales:
+        return options.build(setting)
+    if getattr(options, "radius", None) is None:
+        raise ConfigError("is required where scales are learned: a distance in these scales", "release.radius")
+    whole, known = options.pure_loss(), replace(setting, grid=_in_scales(grid))
+    rest = PrivacyLoss(whole.rho_nano - whole.rho_nano // SHARE)
+    return LearnedScales(
+        msgspec.structs.replace(options, rho=rest.rho).build(known),
+        options.build(known),
+        tuple(Column.of(grid, feature.name) for feature in grid.features),
+        grid.lattice,
+        options.checked_size_hint(),
+    )
+
+
+def _in_scales(grid: Grid) -> Grid:
+    """Return the grid of plans, on which a learned scale is 1."""
+    return Grid(
+        grid.lattice,
+        tuple(Feature(f"{f.name} in scales", -1.0, 1.0) if f.learned else f for f in grid.features),
+    )
+
+
+def rescaled(points: NDArray[np.float64], ratios: Sequence[Fraction | None]) -> NDArray[np.float64]:
+    """Multiply lattice coordinates (n, d) by rational numbers, feature by feature, exactly rounded (half to even).
+
+    None leaves a feature as it is. For each ratio N / D and coordinate x, |x| N and D must be below 2**63.
+
+    Privacy
+    -------
+    A function of one record and of released numbers: every record becomes one record.
+
+    Source
+    ------
+    Specification 5.15; proof 5.9; ours.
+    """
+    found = np.array(points, np.float64)
+    for k, ratio in enumerate(ratios):
+        if ratio is not None:
+            low, left = np.divmod(points[:, k].astype(np.int64) * ratio.numerator, ratio.denominator)
+            other = ratio.denominator - left  # without doubling, which could leave int64
+            found[:, k] = low + ((left > other) | ((left == other) & (low % 2 == 1)))
+    return found
+
+
+@dataclass(frozen=True)
+class LearnedScales(MechanismBase):
+    """Mechanism that divides features by scales of their own records, then runs a mechanism for points of equal scales.
+
+    Parameters
+    ----------
+    learning, given : Mechanism
+        Of points of known scales: with the rho that learning leaves, and with all of it, for windows whose scales are
+        those of an earlier release.
+    columns : tuple of Column
+        All features.
+    lattice : Lattice
+    size_hint : int
+        Public guess of the number of records.
+    track : Track or None
+        What the window before released: its scales, and how long they were used.
+
+    Privacy
+    -------
+    Protects one record, added or removed, with the sum of the losses of its two stages: `ScaleLearner` (two quartiles
+    of each feature, a tenth of rho), and the mechanism `learning` on records that are rescaled one by one with what was
+    released. A window with scales of an earlier release has the second stage alone, `given`. Which of the two it is
+    depends on released numbers, and is settled before the window is charged. Friends are counted when a window closes,
+    so all its pairs are compared on one set of scales.
+
+    Source
+    ------
+    Specification 5.15; proof 5.9; ours.
+    """
+
+    learning: Mechanism
+    given: Mechanism
+    columns: tuple[Column, ...]
+    lattice: Lattice
+    size_hint: int
+    track: Track | None = None
+
+    def __post_init__(self) -> None:
+        if 2 * self.stage.rho_nano < PUBLIC_PART:
+            raise ConfigError("must be larger where scales are learned", "release.rho")
+        top = exact(self.lattice.step).denominator * UNITS
+        for column in self._learned:
+            if max(abs(column.lowest), abs(column.highest)) * top >= 2**63:
+                raise ConfigError(
+                    "must lie within the feature's range where its scale is learned", "release.user_bounds"
+                )
+
+    @property
+    def kind(self) -> str:
+        return self.given.kind
+
+    @property
+    def tracks(self) -> bool:
+        return self.is_on or self.given.tracks
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self._now.loss + (self.stage if self.learns else PrivacyLoss())
+
+    @property
+    def stage(self) -> PrivacyLoss:
+        """Loss of learning the scales."""
+        return PrivacyLoss(self.given.loss.rho_nano // SHARE)
+
+    @property
+    def false_release(self) -> float | None:
+        return self._now.false_release
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a normal window holds enough records to learn scales."""
+        return math.ceil(_ENOUGH * self.learner.needed) <= self.size_hint
+
+    @property
+    def inherits(self) -> bool:
+        """Whether this window's scales are those of an earlier release."""
+        track = self.track
+        return (
+            self.is_on
+            and track is not None
+            and track.scales is not None
+            and len(track.scales) == len(self.columns)
+            and not track.drift
+            and (track.age or 0) < REFRESH
+        )
+
+    @property
+    def learns(self) -> bool:
+        """Whether this window learns its scales."""
+        return self.is_on and not self.inherits
+
+    @cached_property
+    def _shift(self) -> int:
+        """Scales are learned on a lattice 2**shift times as wide, the finest one that records suffice for."""
+        bits, most = self.lattice.learned_bits()
+        shifts = [bits - min(each, most) for each in FINEST]
+        enough = (shift for shift in shifts if _FINE * self._learner(shift).needed <= self.size_hint)
+        return next(enough, shifts[-1])
+
+    @property
+    def _finest(self) -> int:
+        """The f of the least scale, the range / 2**f."""
+        return self.lattice.learned_bits()[0] - self._shift
+
+    @property
+    def _learned(self) -> list[Column]:
+        return [column for column in self.columns if column.feature.learned]
+
+    @cached_property
+    def learner(self) -> ScaleLearner:
+        return self._learner(self._shift)
+
+    def _learner(self, shift: int) -> ScaleLearner:
+        wide = [replace(own, lowest=own.lowest >> shift, highest=own.highest >> shift) for own in self._learned]
+        return ScaleLearner(self.stage, tuple(wide), LEVEL, RUNGS)
+
+    @property
+    def _place(self) -> Track | None:
+        """Where the mechanism within starts; None unless it tracks, or if it must start without."""
+        track = self.track
+        if not self.given.tracks or track is None or not track.center:
+            return None
+        return track if not self.is_on or (track.scales is not None and not track.drift) else None
+
+    @property
+    def _now(self) -> Mechanism:
+        """Mechanism within of this window, as far as it is known before the window closes."""
+        return (self.learning if self.learns else self.given).after(self._place)
+
+    def after(self, track: Track | None) -> LearnedScales:
+        return replace(self, track=track)
+
+    def with_loss(self, loss: PrivacyLoss) -> LearnedScales:
+        rest = PrivacyLoss(loss.rho_nano - loss.rho_nano // SHARE, loss.delta_femto)
+        return replace(self, learning=self.learning.with_loss(rest), given=self.given.with_loss(loss))
+
+    def with_size_hint(self, size_hint: int) -> LearnedScales:
+        learning, given = self.learning.with_size_hint(size_hint), self.given.with_size_hint(size_hint)
+        return replace(self, learning=learning, given=given, size_hint=size_hint)
+
+    def hint(self, reason: str) -> str:
+        return self.given.hint(reason)
+
+    def ratios(self, sizes: Sequence[int]) -> list[Fraction | None]:
+        """Return by what a coordinate of each feature is multiplied; None for one whose scale was declared."""
+        step = exact(self.lattice.step)
+        return [Fraction(UNITS * step.denominator, size * step.numerator) if size else None for size in sizes]
+
+    def public_sizes(self) -> list[int]:
+        """Return scales that are used where none can be learned, in the form of `Track.scales`."""
+        return [
+            next_size((own.highest - own.lowest) // PUBLIC_PART) if own.feature.learned else 0 for own in self.columns
+        ]
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        rows, inner = _by_arrival(view), self._now
+        if self.learns:
+            charge.start(self.stage)
+            sizes = self._learn(rows, noise)
+            if self._place is not None and self.track is not None:
+                inner = self.learning.after(self.moved(self.track, sizes))
+        else:
+            sizes = self.track.scales if self.inherits and self.track and self.track.scales else self.public_sizes()
+        counter = inner.counter(len(self.columns), 1, noise)
+        counter.add(0, rescaled(rows, self.ratios(sizes)))
+        share = cast("Charge", ChargeShare(charge, inner.loss))
+        outcome = inner.release(counter.view([0]), share, noise)
+        source = "window" if self.learns else "earlier" if self.inherits else "public"
+        parts = {**(outcome.parts or {}), "scale": sizes, "scale_source": source}
+        return replace(outcome, parts=parts, track=self._left(outcome, sizes))
+
+    def _learn(self, rows: NDArray[np.float64], noise: Noise) -> list[int]:
+        """Learn the scales from lattice points (n, d): in 2**-10 of a lattice step, 0 for a declared one."""
+        own = [column.index for column in self._learned]
+        wide = np.floor(rows[:, own] / 2.0**self._shift)
+        found = iter(self.learner.learn(wide, self.size_hint, noise).sizes or ())
+        return [next(found) << self._shift if column.feature.learned else 0 for column in self.columns]
+
+    def moved(self, track: Track, sizes: Sequence[int]) -> Track:
+        """Express a center in other scales; how far points reach stays the same number of scales.
+
+        Privacy
+        -------
+        A function of released numbers.
+
+        Source
+        ------
+        Specification 5.15; ours.
+        """
+        assert track.scales is not None
+        pairs = zip(track.center, track.scales, sizes, strict=True)
+        changes = [Fraction(old, new) if new else Fraction(1) for _, old, new in pairs]
+        center = [round(x * change) for x, change in zip(track.center, changes, strict=True)]
+        limited = [max(-MAX_COORDINATE, min(MAX_COORDINATE, x)) for x in center]
+        return replace(track, center=limited, sigma=track.sigma * float(max(changes)), scales=list(sizes))
+
+    def _left(self, outcome: Outcome, sizes: list[int]) -> Track | None:
+        """Return what is left to the next window: nothing after a refusal, so that it learns anew."""
+        if not self.is_on:
+            return outcome.track
+        if outcome.reason is not None:
+            return None
+        age = (self.track.age or 0) + 1 if self.inherits and self.track else 1
+        if self.given.tracks:
+            return None if outcome.track is None else replace(outcome.track, scales=sizes, age=age)
+        share = (outcome.core_count or 0) / max(1, outcome.count or 1)
+        first = self.track.share if self.inherits and self.track and self.track.share is not None else share
+        return Track([], 0.0, 0.0, 0.0, first, share < FALL * first, sizes, age)
+
+    # -- in the user's units, and from public numbers ------------------------------------------------------------------
+
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        parts = dict(outcome.parts or {})
+        sizes, source = parts.pop("scale", None), parts.pop("scale_source", None)
+        if sizes is None:  # refused before scales were known
+            return self.given.to_user_units(outcome, grid)
+        scaled = self._scaled(grid, sizes)
+        values = self.given.to_user_units(replace(outcome, parts=parts or None), scaled)
+        told = {"scale": [feature.scale for feature in scaled.features], "scale_source": source}
+        return replace(values, parts={**(values.parts or {}), **told})
+
+    def _scaled(self, grid: Grid, sizes: Sequence[int]) -> Grid:
+        """Return the grid whose lattice points rescaled records are."""
+        features = zip(grid.features, sizes, strict=True)
+        return Grid(
+            grid.lattice,
+            tuple(replace(f, scale=f.scale * self.lattice.step * size / UNITS) if size else f for f, size in features),
+        )
+
+    def _planned(self, grid: Grid) -> Grid:
+        """Return the grid of plans: on it a learned scale is 1, and one that cannot be learned is the public one."""
+        return _in_scales(grid) if self.is_on else self._scaled(grid, self.public_sizes())
+
+    def forecast(self, size: int) -> Forecast:
+        """Forecast a window that learns its scales, or has public ones where it cannot."""
+        return (self.learning if self.is_on else self.given).forecast(size)
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        """Predict the noise deviations, in learned scales where they are learned."""
+        return (self.learning if self.is_on else self.given).predicted_sigmas(size, self._planned(grid))
+
+    def dearer(self, size: int) -> float:
+        """Predict the worst feature's noise in a window that learns, relative to one that is told the scales of its
+        normal features: from the rho that is left, and from how far the largest of the scales is off.
+        """
+        told, own = self.given.forecast(size).sigma, self.learning.forecast(size).sigma
+        rate = float(min(rate for rates in self.learner.rates for rate in rates))
+        error = math.sqrt(2) / (rate * LEVEL.denominator * size * _NORMAL_DENSITY * _NORMAL_QUARTILES)
+        largest = 1 + error * math.sqrt(2 * math.log(2 * len(self._learned)))
+        return own / told * largest * 2 ** (0.5 / RUNGS)
+
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        own = (self.learning if self.is_on else self.given).notes(size, self._planned(grid))
+        own = replace(own, core=None)  # no pairs are counted before the window closes
+        names = ", ".join(repr(column.feature.name) for column in self._learned)
+        needed = math.ceil(_ENOUGH * self.learner.needed)
+        facts = {**own.facts, "scales": "learned" if self.is_on else "public", "scale_records": needed}
+        if not self.is_on:
+            line = (
+                f"scales of {names} are not learned: their quartiles need {needed} records or more, `size_hint` is "
+                f"{self.size_hint}; a tenth of each range counts as 1"
+            )
+            return replace(own, lines=(*own.lines, line), facts=facts, warnings=(*own.warnings, line))
+        more = self.dearer(self.size_hint)
+        stage = self.stage.rho
+        line = (
+            f"scales of {names} are learned from quartiles, in a window without scales of an earlier one for "
+            f"{stage:.3g} of rho and with {more:.2f} times the noise that known scales would have; {REFRESH} windows "
+            f"use them, unless one is refused or loses its core; the least scale is the range / 2**{self._finest}"
+        )
+        if more > MOST_NOISE:
+            own = replace(own, warnings=(*own.warnings, f"learning the scales of {names} costs much: declare them"))
+        facts |= {"scale_rho": stage, "scale_noise": more}
+        stopped = None if own.stopped is None else own.stopped + self.stage
+        when = "friends are counted when a window closes, because all its pairs need one set of scales"
+        return replace(own, lines=(*own.lines, line, when), facts=facts, stopped=stopped)
+
+
+def _by_arrival(view: WindowView) -> NDArray[np.float64]:
+    """Return the points (n, d) of a view in the order of their arrival, so that batches do not matter."""
+    points, order = view.points(), view.arrival_order()
+    if order is None:
+        return points
+    rows = np.empty_like(points)
+    rows[order] = points
+    return rows
