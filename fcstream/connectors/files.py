@@ -6,7 +6,6 @@ whole lines only: a line torn by a crash is cut off when the file is opened agai
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import logging
 import os
@@ -26,7 +25,7 @@ from ..formats.csv_dialect import BOM, COMMAS, CsvDialect, Transcoder
 from ..formats.decoders import CsvRows, LineDecoder
 from ..formats.nested import objects_decoder
 from ..releases.base import Release
-from ..runtime.disk import sync_folder, write_all
+from ..runtime.disk import lock_file, sync_folder, write_all
 from ..runtime.undo import on_error
 
 LOG = logging.getLogger("fcstream.connectors.files")
@@ -204,7 +203,7 @@ class _LineFile:
         except OSError as error:
             raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._fd)
         except OSError:
             os.close(self._fd)
             raise SinkError(f"{path} is in use: one writer at a time; choose another file") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import os
 import re
@@ -16,6 +15,7 @@ import msgspec
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.long_form import named_numbers
+from ..runtime.disk import lock_file
 from ..runtime.undo import on_error
 from .whole_files import put_file
 
@@ -64,7 +64,7 @@ class ParquetParts:
             raise SinkError(f"{folder} cannot be made or opened: {error.strerror}; choose another folder") from None
         with on_error(self.close):
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(self._lock)
             except OSError:
                 raise SinkError(f"{folder} is in use: one writer at a time; choose another folder") from None
             with contextlib.suppress(FileNotFoundError):

@@ -19,7 +19,6 @@ A frame whose messages have envelopes has another magic, twice as many lengths, 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -36,7 +35,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ..errors import ConfigError, SourceError
-from ..runtime.disk import sync_folder
+from ..runtime.disk import lock_file, sync_folder
 from ..runtime.undo import on_error
 
 LOG = logging.getLogger("fcstream.connectors.spool")
@@ -314,7 +313,7 @@ class Spool:
             self.alive_ms = (self.folder / "lock").stat().st_mtime_ns // 1_000_000
         self._fds["lock"] = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._fds["lock"], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._fds["lock"])
         except BlockingIOError:
             raise SourceError(f"{self.folder} is in use: give every process a spool of its own") from None
 

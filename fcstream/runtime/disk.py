@@ -1,8 +1,12 @@
-"""Writes bytes and names of files so that they are on disk before the caller continues."""
+"""Writes bytes and names of files so that they are on disk before the caller continues, and locks files."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+
+_LOCK_S, _PAUSE_S = 1.0, 0.01
 
 
 def write_all(file: int, data: bytes, at: int | None = None) -> None:
@@ -29,3 +33,26 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def lock_file(file: int) -> None:
+    """Lock an open file for its descriptor alone, until this is closed.
+
+    A process that another thread is just starting holds a copy of every descriptor until it runs its own program, and
+    with it the locks of files that were closed meanwhile. Such a lock is waited for, at most a second.
+
+    Raises
+    ------
+    BlockingIOError
+        Somebody else holds the lock.
+    """
+    until = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return

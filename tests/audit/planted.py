@@ -691,8 +691,9 @@ FAULTS = [
     Fault(
         "noise before its charge",
         "engine/closing.py",
-        "        results = self._ledger.charge(asked.requests)\n",
-        "        self._noise.uniforms(1)\n        results = self._ledger.charge(asked.requests)\n",
+        "        results = self._outbox.charge(asked.requests, acknowledging=acknowledging)\n",
+        "        self._noise.uniforms(1)\n"
+        "        results = self._outbox.charge(asked.requests, acknowledging=acknowledging)\n",
         (f"{STREAM}_fault_charge_after_noise",),
     ),
     Fault(
@@ -843,7 +844,7 @@ FAULTS = [
         "engine/engine.py",
         "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n",
         "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n"
-        "                self._close_due(int(batch.times_ms.max()))\n",
+        "                self._acknowledge_and_close(int(batch.times_ms.max()))\n",
         (f"{STREAM}_fault_a_clock_made_of_timestamps",),
     ),
     Fault(

@@ -235,7 +235,7 @@ def test_fault_a_clock_made_of_timestamps(clock, fault, monkeypatch):
 
     def watermark(self, batch, arrivals=None, *, identified=False):
         real(self, batch, arrivals, identified=identified)
-        self._close_due(int(batch.times_ms.max()))
+        self._acknowledge_and_close(int(batch.times_ms.max()))
 
     if fault:
         monkeypatch.setattr(Engine, "take", watermark)

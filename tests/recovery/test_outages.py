@@ -42,6 +42,7 @@ class Stand:
         self.proxies = {"source": Proxy(6379), "sink": Proxy(5432), "ledger": Proxy(5432)}
         self.port = free_port()
         self.process = None
+        self.sent = 0
 
     def start(
         self, source="redis://127.0.0.1:{port}/0?stream={name}&", length="1s", spool=None, release=None, **environment
@@ -64,7 +65,7 @@ class Stand:
                 [sys.executable, "-m", "fcstream", "run", "c.toml"],
                 cwd=self.folder,
                 stderr=log,
-                env=os.environ | environment,
+                env=os.environ | {"PYTHONFAULTHANDLER": "1"} | environment,
             )
 
     def log(self):
@@ -82,13 +83,23 @@ class Stand:
     def wait(self, what):
         until = time.monotonic() + AWAY_S
         while not what():
-            assert time.monotonic() < until, (self.ready(), self.log())
+            if time.monotonic() > until or self.process.poll() is not None:
+                pytest.fail(f"{self.ready()} {self.sent} {self.last_words()}")
             time.sleep(LOOK_S)
+
+    def last_words(self):
+        """The log, with what each thread of the process was doing."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(60)
+        return self.log()
 
     def has_answered(self):
         """Releases come."""
         if not self.db.execute("SELECT to_regclass(%s)", (self.name,)).fetchone()[0]:
             return False
+        self.sent += 1
         self.redis.xadd(self.name, {"data": json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0})})
         return self.db.execute(f"SELECT count(*) FROM {self.name}").fetchone()[0] > 5 and self.ready()[0] == 200
 
@@ -98,7 +109,7 @@ class Stand:
         try:
             assert self.process.wait(within_s) == 0, self.log()
         except subprocess.TimeoutExpired:
-            pytest.fail(self.log())
+            pytest.fail(self.last_words())
 
     def close(self):
         if self.process is not None and self.process.poll() is None:

@@ -8,7 +8,6 @@ dropped queries, a smaller file with the same totals replaces it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ from typing import Any
 
 from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...ledgers.rollback_guard import RollbackGuard
-from ...runtime.disk import sync_folder, write_all
+from ...runtime.disk import lock_file, sync_folder, write_all
 from ...runtime.undo import on_error
 from .accounts import Accounts, DeviceCharge, Reply, charging, sealing
 
@@ -269,9 +268,7 @@ class FileJournal(Journal):
         file, chain = os.open(self._scratch, flags, 0o600), self._chain
         links: list[bytes] = []
         with on_error(self._drop_scratch, file):
-            fcntl.flock(
-                file, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # before it gets its name, so that no other process locks it first
+            lock_file(file)  # before it gets its name, so that no other process locks it first
             for change in self.accounts.compacted(int(time.time() * 1000)):
                 if not links:
                     change = change | {"follows": [self._seq, chain.hex()]}
@@ -361,7 +358,7 @@ def _lines(data: bytes, size: int) -> Iterable[bytes]:
 
 def _hold(file: int, path: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(file)
         # Another process may have replaced the file by a compacted one since it was opened here.
         is_mine = os.path.samestat(os.fstat(file), os.stat(path))
     except (BlockingIOError, FileNotFoundError):
