@@ -262,8 +262,8 @@ while not os.path.exists(stop):
     ledger.seal([SealedRelease(window(done), body)])
     ledger.acknowledge([window(done)])
     done += 1
-    # As long as a disk takes to write a window: where tests run it may be memory. A look that was overtaken must succeed
-    # in the end, however slowly the machine copies.
+    # As long as a disk takes to write a window: where tests run it may be memory. A look that was overtaken must
+    # succeed in the end, however slowly the machine copies.
     time.sleep(0.2 if os.path.exists(overtaken) else 0.002)
 assert ledger.verify() == 3 * done
 ledger.close()
