@@ -26,7 +26,7 @@ _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
 _SAMPLE = 512
 _DISTINCT = 7 / 8  # a sample with a smaller share of distinct distances is taken anew, without the equal points
 _BETTER = 16  # a frame of so many times fewer points than come is not used for them
-_KNOWN = 1 / 16  # such a share of rows near the pivot has buckets enough
+_KNOWN = 16  # a frame of which so great a part, one in 16, lies near the pivot has buckets enough there
 _GROWTH = 1.5  # a pane grows by this factor before it gets a further frame
 _SLACK = 1e-9
 
@@ -73,6 +73,7 @@ class Frame:
             self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127)
         self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MAX_BUCKETS) // _MAX_BUCKETS]
         self._typical = float(self._quantiles[_MAX_BUCKETS // 2])
+        self._close = float(self._quantiles[_MAX_BUCKETS // _KNOWN - 1])
         self._far = float(self._quantiles[_MAX_BUCKETS * 7 // 8])
         self._worst = 0.0
 
@@ -136,7 +137,7 @@ class Frame:
         tiles.distances_from(rows, self.pivot, distances)
         near: NDArray[np.bool_] = 2 * distances < self._typical - self.radius / 4
         found = int(np.count_nonzero(near))
-        known = self.scale == 0 and found > _KNOWN * len(rows)
+        known = self.scale == 0 and 2 * self._close < self._typical - self.radius / 4
         return None if known or not least <= found < len(rows) else near
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
