@@ -112,5 +112,6 @@ def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> 
     until = time.monotonic() + seconds
     with suppress(SourceError):  # the next poll raises it again
         while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
-            source.prefetch(min(left, LONGEST_WAIT_S))
+            with calling("source"):
+                source.prefetch(min(left, LONGEST_WAIT_S))
     return ending.wait(max(0.0, until - time.monotonic()))

@@ -297,13 +297,17 @@ class Session:
         with calling("source"):
             ends = self._source.ends()
         self._check_partitions()
-        while self._source.behind(ends):
+        while self._is_behind(ends):
             if self._context.ending.is_set():
                 return  # a backlog may take hours, and nothing is charged before it is read
             self._read(LONGEST_WAIT_S)
             self._context.health.beat = time.monotonic()
         self._note_gaps()  # also what was dropped unread while nothing was left to read
         self._publisher.close_due(now)
+
+    def _is_behind(self, ends: Mapping[str, int]) -> bool:
+        with calling("source"):
+            return self._source.behind(ends)
 
 
 def _check_clock(kind: str, source: LiveSource) -> None:

@@ -4,10 +4,13 @@ What real brokers do is tested with real brokers; this is about the order of thi
 """
 
 import json
+import time
 import weakref
+from collections import Counter
 
 import numpy as np
 import pytest
+from support import memory_log
 from support.helpers import sample
 from support.memory_log import WINDOW, LogSource, Rig, near
 from support.queues import Queue
@@ -48,6 +51,66 @@ def test_all_that_came_before_the_close_is_read_first(tmp_path):
     rig.run(10)
     near(rig.counts(), [(10_000 * k, 200) for k in range(6)])
     assert not rig.service.stopping.is_set() or rig.log.committed == [600, 600]
+
+
+class WatchedSource(LogSource):
+    """Notes for what the stream says that it waits while each of its methods runs."""
+
+    duplicates = stored_bytes = 0
+    is_catching_up = False
+
+    def __init__(self, log, about):
+        super().__init__(log)
+        self._about = about
+
+    def poll(self, max_messages, timeout_s):
+        self._about("poll")
+        return super().poll(max_messages, timeout_s)
+
+    def ends(self):
+        self._about("ends")
+        return super().ends()
+
+    def behind(self, ends):
+        self._about("behind")
+        return super().behind(ends)
+
+    def commit(self, positions):
+        self._about("commit")
+        super().commit(positions)
+
+    def close(self):
+        self._about("close")
+
+    def prefetch(self, timeout_s):
+        self._about("prefetch")
+        time.sleep(timeout_s)
+
+    def rewind(self):
+        pass
+
+
+def test_whatever_a_source_is_asked_is_shown_while_it_does_not_answer(tmp_path, monkeypatch):
+    """A broker that hangs may hang in any call."""
+    rig, seen = Rig(tmp_path), Counter()
+
+    def about(method):
+        waited = rig.service.external_calls.longest()
+        seen[method, None if waited is None else waited[0]] += 1
+
+    monkeypatch.setattr(memory_log, "LogSource", lambda log: WatchedSource(log, about))
+    refused = iter([SinkError("not now")])
+
+    def write(releases):
+        for error in refused:
+            raise error
+        ListSink.write(rig.sink, releases)
+
+    rig.sink.write = write
+    rig.send(0, np.arange(0, 30_000, 100))
+    rig.clock.now_ms = 200_000
+    rig.run(20)
+    assert set(seen) == {(method, "source") for method in ("poll", "ends", "behind", "commit", "close", "prefetch")}
 
 
 def test_replay_changes_nothing(tmp_path):
