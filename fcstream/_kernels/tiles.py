@@ -99,10 +99,11 @@ def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, 
     """
     for c in range(2):
         b = 0
-        for i in range(classes[c, 0], classes[c, 1]):
-            distance = distances[i]
-            while b < len(edges) and distance > edges[b]:
+        i, stop = classes[c, 0], classes[c, 1]
+        while i < stop:
+            while b < len(edges) and distances[i] > edges[b]:
                 b += 1
+            edge = edges[b] if b < len(edges) else np.inf
             t = open_tile[c, b]
             if t < 0 or shape[t, 0] == LANES:
                 t = next_tile
@@ -110,15 +111,21 @@ def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, 
                 open_tile[c, b] = t
                 shape[t, 0] = 0
                 shape[t, 1] = c
-                spans[t, 0] = distance
-                spans[t, 1] = distance
-            slots[i] = t * LANES + shape[t, 0]
-            shape[t, 0] += 1
-            spans[t, 0] = min(spans[t, 0], distance)
-            spans[t, 1] = max(spans[t, 1], distance)
+                spans[t, 0] = distances[i]
+                spans[t, 1] = distances[i]
+            first, lane = i, t * LANES + shape[t, 0] - i
+            end = min(stop, i + LANES - shape[t, 0])
+            low, high = spans[t, 0], spans[t, 1]
+            while i < end and distances[i] <= edge:
+                slots[i] = lane + i
+                low = min(low, distances[i])
+                high = max(high, distances[i])
+                i += 1
+            spans[t, 0], spans[t, 1] = low, high
+            shape[t, 0] += i - first
             if self_rows[t, 0] < 0:
-                self_rows[t, 0] = i
-            self_rows[t, 1] = i + 1
+                self_rows[t, 0] = first
+            self_rows[t, 1] = i
     return next_tile
 
 

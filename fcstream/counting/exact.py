@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, CounterBroken
-from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ..stream.lattice import MAX_RADIUS_SQUARED, Lattice
 from . import threads
 from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, TileSegment, may_screen
-from .views import MAX_POINTS, WindowView, numbered
+from .views import MAX_POINTS, WindowView, numbered, view_of_few
 
 STAGED = 6144
 """Largest number of points of one pane that wait to be counted together."""
@@ -22,7 +22,11 @@ _QUICK = 16  # up to this dimension fewer points wait, so that closing a window 
 _QUICK_VALUES = 3 * 2**14
 _WORK = 800_000_000  # coordinates to compare for one batch of staged points: about 2 ms with 8-bit products
 _SLOW_WORK = 200_000_000  # the same without 8-bit products
-_ALONE = 300_000  # nanoseconds of work for which another thread does not pay
+_ALONE = 250_000  # nanoseconds of work for which another thread does not pay
+_PIECES = 3  # pieces of a shared comparison for each thread, which takes the next one when it is free
+_MOST_AT_ONCE = 2**14  # of points that come together, at most so many in one batch,
+_BATCHES = 4  # at most this part of those that are there,
+_CACHED_VALUES = 2**15  # and no more than leave the coordinates to compare with one tile in the processor's cache
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
 _FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
 _APART = 16  # fewer points do not get a frame of their own if there is one
@@ -53,6 +57,8 @@ class PointCounts:
         self._staged: dict[int, StagedPoints] = {}
         self._spare: list[TileBlock] = []  # blocks of the pane dropped last, whose memory the next pane uses again
         self._broken = False
+        self._next: NDArray[np.float64] | None = None  # the points that will be counted after those being counted
+        self._ready: tuple[NDArray[np.float64], TileSegment, SortedRows] | None = None  # measured while others counted
 
     @property
     def radius_squared(self) -> int | None:
@@ -117,13 +123,29 @@ class PointCounts:
         start = 0
         while len(points) - start >= stage.limit - stage.size:
             if stage.size == 0:
-                self._count(pane, np.ascontiguousarray(points[start : start + stage.limit], np.float64))
-                start += stage.limit
+                start += self._take_many(pane, points[start:])
             else:
                 start += stage.take(points[start:])
                 self._flush(pane)
             stage.limit = self._max_staged(pane)
         stage.take(points[start:])
+
+    def _take_many(self, pane: int, points: NDArray[np.float64]) -> int:
+        """Count points in large batches as long as there are enough of them, and return how many were counted."""
+
+        def cut(start: int) -> NDArray[np.float64]:
+            size = max(self._max_staged(pane), self._most_at_once(pane))
+            return np.ascontiguousarray(points[start : start + size], np.float64)
+
+        start, batch = 0, cut(0)
+        while len(batch) >= self._max_staged(pane):
+            start += len(batch)
+            following = cut(start)
+            self._next = following if len(following) >= self._max_staged(pane) else None
+            self._count(pane, batch)
+            batch = following
+        self._next = self._ready = None
+        return start
 
     def drop(self, pane: int) -> None:
         """Forget a pane: its points, and other panes' counts with it. Dropping an absent pane does nothing."""
@@ -157,6 +179,10 @@ class PointCounts:
         """Return how many points of a pane may wait, so that counting them does not take long."""
         raise NotImplementedError
 
+    def _most_at_once(self, pane: int) -> int:
+        """Return how many points should be counted at once if more than `_max_staged` come together."""
+        return 0
+
     def _flush(self, pane: int) -> None:
         """Count the points that wait in a pane."""
         stage = self._staged.get(pane)
@@ -173,24 +199,41 @@ class PointCounts:
         if before + len(points) > MAX_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         came = np.arange(before, before + len(points), dtype=np.int32)
+        ready, self._ready = self._ready, None
+        if ready is not None and ready[0] is points:
+            self._place(pane, ready[1], points, came, ready[2])
+            return
         segment = self._segment(pane, held, points)
         inner = None if segment.frame is None else self._inner(segment.frame, points)
         if inner is None:
             self._place(pane, segment, points, came)
         else:
+            self._next = None  # it may belong to a segment that begins now
             self._place(pane, segment, points[~inner], came[~inner])
             self._place(pane, self._segment(pane, held, points[inner], segment), points[inner], came[inner])
 
-    def _place(self, pane: int, held: TileSegment, points: NDArray[np.float64], came: NDArray[np.int32]) -> None:
+    def _prepare(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Measure the points that will be counted next, if they belong to a segment that there is."""
+        held = self._panes[pane]
+        segment = self._fitting(held, points)
+        if segment is not None and segment.frame is not None and self._inner(segment.frame, points) is None:
+            self._ready = points, segment, segment.frame.encode(points)
+
+    def _place(
+        self, pane: int, held: TileSegment, points: NDArray[np.float64], came: NDArray[np.int32],
+        batch: SortedRows | None = None,
+    ) -> None:  # fmt: skip
         """Store points with arrival numbers (m,) in a segment, and compare them with all points in reach."""
         self._panes[pane].size += len(points)
         if held.frame is None:
             held.append(points, came)
             return
         self._split(held, len(points))
-        batch = held.frame.encode(points)
+        if batch is None:
+            batch = held.frame.encode(points)
         batches = {id(held.frame): batch}
         held.insert(batch, came)
+        self._store(held, batch)
         for other in self._neighbors(pane):
             self._open(held, other, batch)
             for neighbor in self._panes[other].segments:
@@ -207,13 +250,22 @@ class PointCounts:
         self, pane: int, held: TilePane, points: NDArray[np.float64], coarse: TileSegment | None = None
     ) -> TileSegment:
         """Return the segment that takes new points: one whose frame suits them, and is not too coarse, or a new one."""
-        for segment in reversed(held.segments):
-            if segment.frame is None or (segment is not coarse and self._suits(segment.frame, points)):
-                return segment
+        segment = self._fitting(held, points, coarse)
+        if segment is not None:
+            return segment
         if not held.may_begin(len(points)):
             return held.segments[-1]
         frame = None if self._radius_squared is None else self._frame(pane, points, _FEW if coarse is None else 1)
         return held.begin(TileSegment(self.dimension, frame, self._width, self._spare))
+
+    def _fitting(
+        self, held: TilePane, points: NDArray[np.float64], coarse: TileSegment | None = None
+    ) -> TileSegment | None:
+        """Return the pane's segment that suits new points, if there is one."""
+        for segment in reversed(held.segments):
+            if segment.frame is None or (segment is not coarse and self._suits(segment.frame, points)):
+                return segment
+        return None
 
     def _suits(self, frame: Frame, points: NDArray[np.float64]) -> bool:
         """Return whether a frame is good enough for further points of its pane."""
@@ -228,6 +280,11 @@ class PointCounts:
 
     def _split(self, held: TileSegment, coming: int) -> None:
         """Divide a segment's points into more buckets, if a subclass does so."""
+
+    def _store(self, held: TileSegment, batch: SortedRows) -> None:
+        """Put an inserted batch into its tiles, unless `_compare` does so."""
+        held.store(batch)
+        held.note(batch)
 
     def _compare(self, pane: int, held: TileSegment, other: int, neighbor: TileSegment, batch: SortedRows) -> None:
         """Count a batch of one pane against the tiles of a segment of another or the same."""
@@ -266,22 +323,24 @@ class FriendCounts(PointCounts):
 
     Notes
     -----
-    Two points are friends if the exact integer predicate sum((x-y)**2) <= radius_squared holds, so counts do not depend
-    on order, batches, threads or processor. Points wait until there are enough of them to be compared together (at most
-    6,144 points and a few milliseconds of work); `view` counts all that still wait. A batch is sorted by distance from
-    a pivot: the triangle inequality decides whole ranges of pairs without reading their points, 8-bit products decide
-    most other pairs, and the exact kernel decides the rest. Points that lie unlike those before them get a pivot of
-    their own. Small windows are compared as they are, and small windows that slide are counted anew at each `view`,
-    where that is cheaper than to compare each pair once and to keep its bit. The run time depends on the data. The
-    counts are the same whichever step decides.
+    Two points are friends if the exact integer predicate sum((x-y)**2) <= radius_squared holds, so counts do not
+    depend on order, batches, threads or processor. Points wait until there are enough of them to be compared
+    together (at most 6,144 points and a few milliseconds of work); `view` counts all that still wait. Many points
+    that come in one call make larger batches. A batch is sorted by distance from a pivot: the triangle inequality
+    decides whole ranges of pairs without reading their points, 8-bit products decide most other pairs, and the
+    exact kernel decides the rest. Points that lie unlike those before them get a pivot of their own. Small windows
+    are compared as they are, and small windows that slide are counted anew at each `view`, where that is cheaper
+    than to compare each pair once and to keep its bit. The run time depends on the data. The counts are the same
+    whichever step decides.
 
     One counter must not be used by several threads at once; different counters are independent of each other.
 
     Complexity
     ----------
-    `add` of m points costs at most m * n * d with n points in the panes in reach, in kernels that release the GIL and
-    share long sweeps with `threads.threads()` threads; `view` is O(n * reach) and counts the points that wait; `drop`
-    is O(n). Memory per point: 8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
+    `add` of m points costs at most m * n * d with n points in the panes in reach, in kernels that release the GIL.
+    Batches with more than half a millisecond of work are shared by `threads.threads()` threads; `view` is O(n *
+    reach) and counts the points that wait; `drop` is O(n). Memory per point: 8 * d bytes, d more for codes where d
+    >= 9, 4 per pane in reach and about 10.
     """
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
@@ -334,10 +393,16 @@ class FriendCounts(PointCounts):
     def _max_staged(self, pane: int) -> int:
         if self._radius_squared is None:
             return STAGED
-        held = sum(self._panes[other].size for other in self._neighbors(pane))
+        held = sum(self._panes[other].size for other in self._neighbors(pane)) if self._panes else 0
         fair = (_WORK if self._screens() else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
         most = min(STAGED, _QUICK_VALUES // self.dimension) if self.dimension <= _QUICK else STAGED
         return int(max(_MIN_STAGED, min(most, fair / max(held, 1), fair**0.5)))
+
+    def _most_at_once(self, pane: int) -> int:
+        # Each batch looks at all tiles, so few batches are better, as long as the rows for one tile stay in the cache.
+        held = sum(self._panes[other].size for other in self._neighbors(pane))
+        near = int(_CACHED_VALUES / (max(0.001, self._asked()) * self.dimension))
+        return 0 if self._radius_squared is None else min(held // _BATCHES, near, _MOST_AT_ONCE)
 
     def _screens(self) -> bool:
         if self._screened is None:
@@ -365,7 +430,7 @@ class FriendCounts(PointCounts):
         held = [pane for pane in panes if pane in self._panes or pane in self._staged]
         size = sum(map(self.size, held))
         if 0 < size * size * (self.dimension + _PAIR_COORDINATES) <= _FEW_COORDINATES:
-            return _count_few(self._rows(held), self._radius_squared)
+            return view_of_few(self._rows(held), self._radius_squared)
         if len(held) < 2 or self._radius_squared is None or not self._anew_pays(held, size):
             return None
         counter = self._idle or FriendCounts(self.dimension, self.radius_squared)
@@ -416,62 +481,66 @@ class FriendCounts(PointCounts):
         counts, certain_counts = held.counts_with(other)
         kernels.open_lanes(batch.slots, certain_counts, counts)
 
+    def _store(self, held: TileSegment, batch: SortedRows) -> None:
+        pass  # `_sweep` stores a batch in the tiles with which it compares it
+
     def _compare(self, pane: int, held: TileSegment, other: int, neighbor: TileSegment, batch: SortedRows) -> None:
         from .._kernels import tiles as kernels
 
-        row_counts, row_sure = self._sweep(batch, neighbor, *neighbor.counts_with(pane))
+        row_counts, row_sure = self._sweep(pane, neighbor, batch, neighbor is held)
         kernels.settle(batch.slots, row_counts, row_sure, held.counts[other])
 
     def _sweep(
-        self,
-        batch: SortedRows,
-        neighbor: TileSegment,
-        lane_counts: NDArray[np.int32],
-        certain_counts: NDArray[np.int32],
+        self, pane: int, neighbor: TileSegment, batch: SortedRows, own: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Compare a batch with all tiles of a pane, and return the counts of the batch's rows.
+        """Compare a batch of a pane with all tiles of a segment, and return the counts of the batch's rows.
 
-        Long comparisons are shared by several threads.
+        A batch is put into its own segment's tiles first. Several threads share long comparisons, and prepare the
+        points that come next.
         """
         from .._kernels import pairs
 
         assert self._radius_squared is not None
         assert neighbor.frame is not None
         limits = np.array([neighbor.frame.radius, self._radius_squared, neighbor.frame.scale])
+        lane_counts, certain_counts = neighbor.counts_with(pane)
         columns = neighbor.columns
         rows = batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks
-        state = self._state
+        point = _POINT_NS + _COORDINATE_NS * self.dimension
+        guess = neighbor.tiles * _TILE_NS + batch.size * (point * own + neighbor.size * self._pair_ns())
+        hands = threads.helpers(guess / _ALONE) + 1
+        before, room = self._state.copy(), batch.room
+        found = [(np.zeros(room, np.int32), np.zeros(room + 1, np.int32), before.copy()) for _ in range(hands)]
 
-        def sweep(
-            parts: list[tuple[TileBlock, slice]], row_counts: NDArray[np.int32], row_sure: NDArray[np.int32],
-            state: NDArray[np.int64],
-        ) -> None:  # fmt: skip
+        def sweep(parts: list[tuple[TileBlock, slice]], hand: int) -> None:
+            if own:
+                neighbor.store(batch, parts)
             for chunk, here in parts:
                 inside = slice(here.start - chunk.first, here.stop - chunk.first)
                 tiles = chunk.tiles[inside], chunk.codes[inside], chunk.starts[inside]
                 shapes = columns.spans[here], columns.shape[here], columns.self_rows[here]
                 lanes = lane_counts[here.start * LANES : here.stop * LANES], certain_counts[here]
+                row_counts, row_sure, state = found[hand]
                 pairs.sweep(rows, (*tiles, *shapes), limits, (row_counts, row_sure, *lanes, state))
 
-        parts = list(neighbor.parts())
-        guess = neighbor.tiles * _TILE_NS + batch.size * neighbor.size * self._pair_ns()
-        helpers = threads.helpers(guess / _ALONE)
-        row_counts, row_sure = np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32)
-        if helpers == 0:
-            sweep(parts, row_counts, row_sure, state)
-        else:
-            found = [(np.zeros_like(row_counts), np.zeros_like(row_sure), state.copy()) for _ in range(helpers + 1)]
-            shares = _deal(parts, helpers + 1)
-            threads.run(
-                [functools.partial(sweep, share, *self_rows) for share, self_rows in zip(shares, found, strict=True)]
-            )
-            before = state.copy()
-            for counts_of_one, sure_of_one, seen in found:
-                row_counts += counts_of_one
-                row_sure += sure_of_one
-                state += np.maximum(seen - before, 0)  # kernels sometimes halve the first two numbers
+        pieces: list[Callable[[int], None]] = [
+            functools.partial(sweep, parts) for parts in neighbor.pieces(_PIECES * hands if hands > 1 else 1)
+        ]
+        if own:
+            pieces.append(lambda _: neighbor.note(batch))
+        following = self._next if hands > 1 else None
+        if following is not None:
+            self._next = None
+            pieces.insert(0, lambda _: self._prepare(pane, following))
+        threads.share(pieces, hands)
+        row_counts, row_sure, state = found[0]
+        for counts_of_one, sure_of_one, seen in found[1:]:
+            row_counts += counts_of_one
+            row_sure += sure_of_one
+            state += np.maximum(seen - before, 0)  # kernels sometimes halve the first two numbers
         if state[3] > 1 << 40:
             state[2:] >>= 1
+        self._state[:] = state  # which counters of windows that are counted anew share
         return row_counts, row_sure
 
 
@@ -488,28 +557,8 @@ class CrossCounts(FriendCounts):
     def _anew(self, panes: list[int]) -> None:
         return None
 
-
-def _count_few(points: NDArray[np.float64], radius_squared: float | None) -> WindowView:
-    """Compare all pairs of few points (n, d), and return them as a window."""
-    from .._kernels import few_points
-
-    n, d = points.shape
-    tiles = np.empty((-(-n // LANES), d, LANES))
-    counts = np.empty(0 if radius_squared is None else n, np.int64)
-    few_points.count(points, radius_squared or 0.0, tiles, counts)
-    order = np.arange(len(tiles) * LANES)
-    return WindowView((tiles,), (order[:n],), counts, (order,), d)
-
-
-def _deal(parts: list[tuple[TileBlock, slice]], hands: int) -> list[list[tuple[TileBlock, slice]]]:
-    """Deal out the tiles of all chunks to `hands` threads: each gets an equal run of every chunk's tiles."""
-    dealt: list[list[tuple[TileBlock, slice]]] = [[] for _ in range(hands)]
-    for chunk, here in parts:
-        cuts = [here.start + (here.stop - here.start) * i // hands for i in range(hands + 1)]
-        for hand, first, last in zip(dealt, cuts, cuts[1:], strict=False):
-            if last > first:
-                hand.append((chunk, slice(first, last)))
-    return dealt
+    def _store(self, held: TileSegment, batch: SortedRows) -> None:
+        PointCounts._store(self, held, batch)  # the points of a batch are not compared with each other
 
 
 def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) -> NDArray[np.int64]:
@@ -544,22 +593,8 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
     >>> fcstream.friend_counts([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0]], 1.0, step=0.001).tolist()
     [2, 2, 1]
     """
-    lattice_points, lattice = to_points(points, step)
+    lattice = Lattice(step)
+    lattice_points = lattice.points(points)
     counter = FriendCounts(lattice_points.shape[1], lattice.radius_squared(radius))
     counter.add(0, lattice_points)
     return counter.view([0]).in_order()
-
-
-def to_points(points: object, step: float):  # type: ignore[no-untyped-def]
-    """Check an array of scaled points and round it to the lattice: returns (float64 integers (n, d), Lattice)."""
-
-    from ..stream.lattice import Lattice, as_rows
-
-    lattice = Lattice(step)
-    array = as_rows(points, "points")
-    if not np.isfinite(array).all():
-        raise ConfigError("must be finite: remove rows with NaN or infinity first", "points")
-    lattice_points = lattice.coordinates(array)
-    if array.size and np.abs(lattice_points).max() > MAX_COORDINATE:
-        raise ConfigError("must lie within 2**40 lattice steps of 0: use a coarser `step`", "points")
-    return lattice_points, lattice

@@ -6,9 +6,11 @@ Numba's own threads are not used: they abort the process if two threads use them
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..errors import ConfigError
@@ -80,6 +82,24 @@ def run(tasks: Sequence[Callable[[], None]]) -> None:
             future.exception()
     for future in futures:
         future.result()
+
+
+def share(pieces: Iterable[Callable[[int], None]], hands: int) -> None:
+    """Run all pieces of work in `hands` threads, each of which takes the next piece whenever it is free, and wait.
+
+    A piece is called with the number of its thread, in [0, hands); this thread's is 0.
+    """
+    waiting = deque(pieces)
+
+    def work(hand: int) -> None:
+        while True:
+            try:
+                piece = waiting.popleft()
+            except IndexError:
+                return
+            piece(hand)
+
+    run([functools.partial(work, hand) for hand in range(hands)])
 
 
 def _pool() -> ThreadPoolExecutor:

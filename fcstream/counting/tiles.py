@@ -7,7 +7,7 @@ count depends on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -177,6 +177,8 @@ class SortedRows:
         See the kernels.
     slots : int64 (m + 2 * gap,)
         The lanes in which the rows are stored, -1 for neutral rows.
+    came : int32 (m,)
+        The arrival numbers of the rows as given, once they have lanes.
     """
 
     def __init__(self, size: int, dimension: int, coded: bool = False) -> None:
@@ -193,6 +195,7 @@ class SortedRows:
         self.positions = self.order
         self.classes = np.array([[0, size], [size + _GAP, size + _GAP]], np.int64)
         self.ranks: NDArray[np.int64] = np.empty((2, 0), np.int64)
+        self.came = np.empty(0, np.int32)
 
     def sort(self, distances: NDArray[np.float64], wide: NDArray[np.bool_], radius: float) -> None:
         """Sort the rows into classes, and by distance within each class."""
@@ -285,9 +288,10 @@ class TileSegment:
         return self.counts[pane], self.certain_counts[pane]
 
     def insert(self, batch: SortedRows, came: NDArray[np.int32]) -> None:
-        """Store a batch's rows, which have arrival numbers (m,) in their pane, and note their lanes in the batch.
+        """Give a batch's rows, which have arrival numbers (m,) in their pane, lanes, and note these in the batch.
 
-        Until `forget_batch`, `self_rows` says which tiles hold the batch's rows.
+        `store` puts them there, `note` the arrival numbers. Until `forget_batch`, `self_rows` says which tiles hold
+        the batch's rows.
         """
         from .._kernels import tiles
 
@@ -299,21 +303,34 @@ class TileSegment:
             batch.distances, batch.classes, edges, self._open, self.tiles, columns.shape, columns.spans,
             columns.self_rows, batch.slots,
         )  # fmt: skip
-        arrivals = columns.arrivals.reshape(-1)
-        tiles.note_arrivals(batch.order, batch.positions, batch.slots, came, arrivals)
+        batch.came = came
         self.size += batch.size
-        for chunk in self.chunks:
-            here = slice(chunk.first, min(self.tiles, chunk.first + len(chunk.tiles)))
-            part = batch.slots, columns.shape[here], columns.self_rows[here], chunk.first
-            tiles.store(batch.rows, *part, chunk.tiles)
+
+    def note(self, batch: SortedRows) -> None:
+        """Note the arrival numbers of an inserted batch."""
+        from .._kernels import tiles
+
+        arrivals = self.columns.arrivals.reshape(-1)
+        tiles.note_arrivals(batch.order, batch.positions, batch.slots, batch.came, arrivals)
+
+    def store(self, batch: SortedRows, parts: Iterable[tuple[TileBlock, slice]] | None = None) -> None:
+        """Put the rows of an inserted batch into their lanes: into those of all tiles, or of some parts of them."""
+        from .._kernels import tiles
+
+        for chunk, here in self.parts() if parts is None else parts:
+            inside = slice(here.start - chunk.first, here.stop - chunk.first)
+            part = batch.slots, self.columns.shape[here], self.columns.self_rows[here], here.start
+            tiles.store(batch.rows, *part, chunk.tiles[inside])
             if self._screened:
-                tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes, chunk.starts)
+                tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes[inside], chunk.starts[inside])
 
     def append(self, rows: NDArray[np.float64], came: NDArray[np.int32]) -> None:
         """Store rows in the order of their arrival, without a frame."""
         batch = SortedRows(len(rows), self._dimension)
         batch.rows[: len(rows)] = rows
         self.insert(batch, came)
+        self.store(batch)
+        self.note(batch)
         self.forget_batch()
 
     def forget_batch(self) -> None:
@@ -336,6 +353,18 @@ class TileSegment:
             last = min(self.tiles, chunk.first + len(chunk.tiles))
             if last > chunk.first:
                 yield chunk, slice(chunk.first, last)
+
+    def pieces(self, count: int) -> list[list[tuple[TileBlock, slice]]]:
+        """Cut the tiles in use into about `count` equal pieces, each made of parts as of `parts`.
+
+        The last tiles, where most new points are, come first.
+        """
+        size = max(1, -(-self.tiles // count))
+        pieces: list[list[tuple[TileBlock, slice]]] = [[] for _ in range(-(-self.tiles // size))]
+        for chunk, here in self.parts():
+            for i in range(here.start // size, (here.stop - 1) // size + 1):
+                pieces[i].append((chunk, slice(max(here.start, i * size), min(here.stop, (i + 1) * size))))
+        return pieces[::-1]
 
     def lanes(self) -> list[NDArray[np.int64]]:
         """Return for each of `parts` the lanes that hold points, counted from the first lane of its first tile."""

@@ -126,3 +126,15 @@ def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int3
     if before == 0:
         return came
     return came + np.int32(before) if before + size <= MAX_POINTS else came.astype(np.int64) + before
+
+
+def view_of_few(points: NDArray[np.float64], radius_squared: float | None) -> WindowView:
+    """Compare all pairs of few points (n, d), and return them as a window."""
+    from .._kernels import few_points
+
+    n, d = points.shape
+    tiles = np.empty((-(-n // LANES), d, LANES))
+    counts = np.empty(0 if radius_squared is None else n, np.int64)
+    few_points.count(points, radius_squared or 0.0, tiles, counts)
+    order = np.arange(len(tiles) * LANES)
+    return WindowView((tiles,), (order[:n],), counts, (order,), d)

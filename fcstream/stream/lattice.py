@@ -149,6 +149,16 @@ class Lattice:
         """Round finite scaled values to the nearest lattice coordinates (half to even), as float64 integers."""
         return np.rint(np.asarray(scaled, np.float64) / self.step)
 
+    def points(self, values: object) -> NDArray[np.float64]:
+        """Check an array (n, d) of scaled points, and round it to the lattice: float64 integers (n, d)."""
+        array = as_rows(values, "points")
+        if not np.isfinite(array).all():
+            raise ConfigError("must be finite: remove rows with NaN or infinity first", "points")
+        points = self.coordinates(array)
+        if array.size and np.abs(points).max() > MAX_COORDINATE:
+            raise ConfigError("must lie within 2**40 lattice steps of 0: use a coarser `step`", "points")
+        return points
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:

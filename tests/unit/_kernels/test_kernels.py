@@ -47,6 +47,7 @@ def small_stages(monkeypatch, rng):
     monkeypatch.setattr(exact, "_FEW_COORDINATES", int(rng.choice([0, 2**14, 2**22])))
     monkeypatch.setattr(exact, "_PANE_NS", float(rng.choice([0, 5e4, 1e9])))
     monkeypatch.setattr(exact, "_APART", int(rng.choice([1, 16])))
+    monkeypatch.setattr(exact, "_BATCHES", int(rng.choice([1, 4, 2**40])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
     monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)
 
