@@ -14,6 +14,7 @@ from ..connectors import open_source
 from ..connectors.registry import FILE_SOURCES
 from ..errors import ConfigError
 from ..formats.batch import Batch
+from ..releases.means.spread_histogram import supposed_deviation
 from ..stream.lattice import Feature
 from .stream_plan import USUAL_SIZE
 
@@ -72,7 +73,8 @@ def made_up_records(config: Config, start_ms: int, windows: int, seed: int) -> B
     """Make up the records of some windows: `size_hint` of them in each window, or `USUAL_SIZE`, under every key.
 
     Numbers are normal around the middle of their range. Where an answer has a radius, they spread as `fcstream plan`
-    supposes: their typical distance from their center is `spread`, or else half the radius. Categories and Booleans are
+    supposes: their typical distance from their center is `spread`, or else 999 of 1,000 lie within half the radius of
+    it. Categories and Booleans are
     evenly distributed. Every record is another user's.
 
     Parameters
@@ -123,11 +125,11 @@ def _deviation(config: Config, job: Job) -> float | None:
     """
     for options, answer in zip(config.releases, job.answers, strict=True):
         spread, radius = getattr(options, "spread", None), getattr(options, "radius", None)
-        typical = spread if isinstance(spread, (int, float)) else None
-        if typical is None and isinstance(radius, (int, float)) and options.kind != "count":
-            typical = radius / 2
-        if typical is not None and typical > 0:
-            return float(typical) / math.sqrt(max(1, answer.grid.dimension))
+        d = max(1, answer.grid.dimension)
+        if isinstance(spread, (int, float)) and spread > 0:
+            return float(spread) / math.sqrt(d)
+        if isinstance(radius, (int, float)) and radius > 0:
+            return supposed_deviation(float(radius), d)
     return None
 
 

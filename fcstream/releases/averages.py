@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -405,6 +406,21 @@ def ball_squared(radius: float) -> int:
     Specification 5.4; ours.
     """
     return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+
+
+def chi_quantile(dimension: int, level: float) -> float:
+    """Return the norm that a standard Gaussian vector exceeds with the probability ``1 - level``, to about 1%.
+
+    Privacy
+    -------
+    Computed from public numbers alone; only predictions depend on it.
+
+    Source
+    ------
+    Specification 5.4; Wilson and Hilferty 1931.
+    """
+    cube = 1 - 2 / (9 * dimension) + NormalDist().inv_cdf(level) * math.sqrt(2 / (9 * dimension))
+    return math.sqrt(dimension * max(0.0, cube) ** 3)
 
 
 def norm_quantile(dimension: int, beta: float) -> float:

@@ -33,7 +33,14 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
-from .spread_histogram import FINE, best_reach, histogram_radii, least_distance
+from .spread_histogram import (
+    FINE,
+    best_reach,
+    histogram_radii,
+    least_distance,
+    supposed_bins,
+    supposed_deviation,
+)
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
@@ -439,6 +446,33 @@ class RecentredMean(CoreStage, PointMechanism):
             release_probability(kept, needs),
             _chain(self._shares, self.center, self._guess, self.dimension, mean_size(kept)),
         )
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        """Predict the noise of normal points; where their spread is found privately, of those that plans suppose."""
+        steps, step = self.forecast(size).sigma, grid.lattice.step
+        if self.spread is None:
+            steps = float(np.sqrt(np.mean([sigma**2 for sigma, _ in self.supposed(size)])))
+        return {feature.name: feature.scale * step * steps for feature in grid.features}
+
+    def supposed(self, size: int) -> list[tuple[float, Spread]]:
+        """Go through the stages with some histograms of the normal points that plans suppose for a diameter.
+
+        Returns for each the noise deviation per coordinate, in lattice steps, and the spread that is found.
+        """
+        d, kept = self.dimension, max(2.0, mean_size(core_law(self.core, size, self.outliers)))
+        deviation = supposed_deviation(math.sqrt(self.radius_squared), d)
+        sigma = self.center.sigma(max(1.0, kept - self.center.offset), d)
+        bounds, variance = self._histogram_radii, RHO_UNIT / (2 * max(1, self._shares.histogram))
+        found = []
+        for bins in supposed_bins(bounds, math.hypot(deviation, sigma), d, int(kept), variance):
+            reach = best_reach(bins, np.sqrt(bounds), variance, math.sqrt(d) * self.final.sigma(1, kept))
+            spread, ball = self._first_ball(reach, sigma)
+            better = self.middle.sigma(ball, kept)
+            if better < sigma:
+                spread = self._seen(reach, least_distance(np.full(d, math.hypot(sigma, better)), better))
+                ball = self._ball(spread, better)
+            found.append((self.final.sigma(ball, kept), spread))
+        return found
 
     @property
     def _guess(self) -> Spread:

@@ -238,6 +238,10 @@ class SearchedMean(PointMechanism):
         """
         return self.middle.forecast(size)
 
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        """Predict the noise at the radius in the middle."""
+        return self.middle.predicted_sigmas(size, grid)
+
 
 class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of ``kind = "mean"`` with a known radius, or with ``radius = "search"`` between two public ends.

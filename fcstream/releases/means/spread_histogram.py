@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...noise.samplers import Noise, SeededEntropy
+from ..averages import chi_quantile
+
 RADIUS_RATIO = 1.25
 FINE = 3
 """Fine bins of a coarse bin."""
+_SUPPOSED = 64  # histograms of a prediction
 _TAIL = 3.0  # noise deviations by which a tail must stand out
 _RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
 
@@ -35,6 +40,43 @@ def histogram_radii(radius_squared: int) -> NDArray[np.float64]:
     radii = top / RADIUS_RATIO ** np.arange(24, -1 / FINE, -1 / FINE)
     squares: NDArray[np.float64] = np.floor(np.maximum(radii, 1.0) ** 2)
     return squares
+
+
+def supposed_deviation(radius: float, dimension: int) -> float:
+    """Return the deviation per coordinate of the normal points that plans suppose for a diameter, in its unit.
+
+    Of 1,000 such points 999 lie within half the diameter of their center.
+
+    Privacy
+    -------
+    Computed from public numbers alone; only predictions depend on it.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    return radius / (2 * chi_quantile(dimension, 0.999))
+
+
+def supposed_bins(
+    squares: NDArray[np.float64], deviation: float, dimension: int, size: int, variance: float
+) -> Iterator[NDArray[np.int64]]:
+    """Yield some noisy histograms of the distances of `size` normal points of this deviation, the same in every call.
+
+    Privacy
+    -------
+    Made from public numbers alone; only predictions depend on it.
+
+    Source
+    ------
+    Specification 5.4; Wilson and Hilferty 1931.
+    """
+    unit = 2 / (9 * dimension)
+    z = (np.cbrt(squares / (dimension * deviation**2)) - (1 - unit)) / math.sqrt(unit)
+    shares = np.diff([0.0, *(0.5 * math.erfc(-x / math.sqrt(2)) for x in z.tolist()), 1.0])
+    deviations, noise = np.sqrt(variance + size * shares * (1 - shares)), Noise(SeededEntropy(0))
+    for _ in range(_SUPPOSED):
+        yield np.rint(size * shares + deviations * noise.normals(len(shares))).astype(np.int64)
 
 
 def best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:

@@ -173,15 +173,22 @@ class TrackingMean(PointMechanism):
         """Forecast a cold window."""
         return self.cold.forecast(size)
 
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        """Predict the noise of a cold window."""
+        return self.cold.predicted_sigmas(size, grid)
+
     def forecast_warm(self, size: int) -> float:
         """Predict the noise deviation per coordinate, in lattice steps, of a warm window that follows a cold window.
 
-        The points are assumed to have the public spread.
+        The points are assumed to have the public spread, or else that which plans suppose.
         """
-        typical = self.cold.spread if self.cold.spread is not None else math.sqrt(self.cold.radius_squared) / 2
-        guess = Spread.public(typical, self.cold.dimension)
-        ball = self._ball(Track([], self.cold.forecast(size).sigma, guess.reach, guess.across))
-        return self.average.sigma(ball, max(size, 1))
+        public = self.cold.spread
+        if public is None:
+            found = self.cold.supposed(size)
+        else:
+            found = [(self.cold.forecast(size).sigma, Spread.public(public, self.cold.dimension))]
+        balls = [self._ball(Track([], sigma, spread.reach, spread.across)) for sigma, spread in found]
+        return self.average.sigma(float(np.mean(balls)), max(size, 1))
 
     def _ball(self, track: Track) -> int:
         """Return the squared radius of the ball around the last center."""

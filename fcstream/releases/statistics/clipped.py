@@ -19,7 +19,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
 from ...stream.totals import Totals
-from ..averages import Start, _no_stages, gaussian_variance, norm_quantile
+from ..averages import Start, _no_stages, chi_quantile, gaussian_variance, norm_quantile
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
@@ -382,7 +382,7 @@ class ClippedCovariance(MechanismBase):
 
     def correlation_sigma(self, size: int) -> float:
         """Return the deviation of the noise of a correlation of `size` normal records with equal scales."""
-        return self._sigma_within(norm_quantile(len(self.columns), 1 - float(self.radius_level)), size)
+        return self._sigma_within(chi_quantile(len(self.columns), float(self.radius_level)), size)
 
     def _sigma_within(self, reach: float, size: int) -> float:
         """Return that deviation for a ball of so many deviations of a feature."""

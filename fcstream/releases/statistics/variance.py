@@ -24,6 +24,7 @@ from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, Release
 from ..core_stage import ChargeShare, normal_above
 from ..means.mean import RecentredMean
 from ..means.searched import SearchedMean, SearchOptions
+from ..means.spread_histogram import supposed_deviation
 from ..options import BuildContext, Options
 
 ROOM = 1.5
@@ -255,7 +256,11 @@ class Variance(MechanismBase):
         )
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
-        sigma = self.forecast(size).sigma
+        """Predict the noise of normal points, spread as plans suppose for the diameter."""
+        balls = [self._ball(spread, sigma) for sigma, spread in self._known.supposed(size)]
+        squares = math.sqrt(np.mean(np.square(balls, dtype=np.float64))) * math.sqrt(RHO_UNIT / (2 * self._rest[0]))
+        own = supposed_deviation(math.sqrt(self._known.radius_squared), self.mean.dimension) ** 2
+        sigma = math.hypot(squares, own * math.sqrt(self.count_variance)) / max(size, 1)
         return {f"variance of {f.name}": (f.scale * grid.lattice.step) ** 2 * sigma for f in grid.features}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:

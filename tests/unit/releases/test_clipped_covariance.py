@@ -332,7 +332,7 @@ def test_windows_and_plans():
         assert each.parts["coefficients"]["a"] == pytest.approx(0.75, abs=0.1)
     told = plan(Config.from_mapping(config))
     assert any("deciles" in note or "quartiles" in note for note in told.notes)
-    few = mechanism_of(rho=0.1).notes(80, job_of().grid)
+    few = mechanism_of(rho=0.1).notes(40, job_of().grid)
     assert any("noise hides" in warning for warning in few.warnings)
     with pytest.raises(UnusablePlan, match="longer windows"):
         plan(Config.from_mapping(config | {"release": {**release, "size_hint": 300, "rho": 0.02}}))
