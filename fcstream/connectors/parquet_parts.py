@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
-from ..releases.long_form import named_numbers
+from ..releases.long_form import intervals, named_numbers
 from ..runtime.disk import lock_file
 from ..runtime.undo import on_error
 from .whole_files import put_file
@@ -161,6 +161,8 @@ def release_schema() -> Any:
             pa.field("names", pa.list_(text)),
             pa.field("value", pa.list_(number)),
             pa.field("sigma", pa.list_(number)),
+            pa.field("low", pa.list_(number)),
+            pa.field("high", pa.list_(number)),
             pa.field("count", pa.int64()),
             pa.field("core_count", pa.int64()),
             pa.field("rho", number, nullable=False),
@@ -181,9 +183,9 @@ def release_schema() -> Any:
 def release_table(releases: Iterable[Release]) -> Any:
     """Make a ``pyarrow.Table`` of releases, one row each, with the columns of `release_schema`.
 
-    ``value``, ``sigma`` and ``names`` are lists of equal length with an entry for every number of the release, in the
-    order of the release, however its value is nested; see `fcstream.releases.long_form.named_numbers`. They are null in
-    refusals.
+    ``value``, ``sigma``, ``low``, ``high`` (the ends of its interval) and ``names`` are lists of equal length with an
+    entry for every number of the release, in the order of the release, however its value is nested; see
+    `fcstream.releases.long_form.named_numbers`. They are null in refusals.
     """
     import pyarrow as pa
 
@@ -200,6 +202,9 @@ def _row(release: Release) -> dict[str, Any]:
         row["names"] = [name for name, _, _ in numbers]
         row["value"] = [float(value) for _, value, _ in numbers]
         row["sigma"] = [sigma if sigma is None else float(sigma) for _, _, sigma in numbers]
+        ends = list(intervals(release))
+        row["low"] = [low if low is None else float(low) for low, _ in ends]
+        row["high"] = [high if high is None else float(high) for _, high in ends]
     return row | {"body": release.to_bytes().decode()}
 
 

@@ -218,7 +218,8 @@ def released(facts: DeploymentFacts) -> DocumentSection:
                 "than numbers would. A published line is never changed or drawn again.",
                 *_keys(facts),
                 "A line holds besides: the window's times, what it cost, the guarantee, what was spent, the "
-                "deviation of the noise (`sigma`), and noisy numbers of records where the kind has them.",
+                "deviation of the noise (`sigma`) and an interval made from it (`interval`), and noisy numbers of "
+                "records where the kind has them.",
             )
         ),
         Paragraph(_recipients(facts)),

@@ -15,6 +15,7 @@ from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerOutcome, Answers, Tracks
 from ..releases.base import Release, from_lines
+from ..releases.intervals import interval_of
 from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
@@ -95,6 +96,7 @@ def _as_release(
         place=place,
         window_open=_iso_time(window.open_ms) if job.iso_times else None,
         window_close=_iso_time(window.close_ms) if job.iso_times else None,
+        interval=interval_of(answer.mechanism.kind, values.value, values.sigma),
     )
 
 

@@ -33,7 +33,13 @@ from .intake import OnRejection
 from .keyed import KeyedEngine
 
 LOG = logging.getLogger("fcstream.engine")
-_HOLDS = {"time": "time", "value": "number", "sigma": "number"}  # the other columns hold texts
+_HOLDS = {
+    "time": "time",
+    "value": "number",
+    "sigma": "number",
+    "low": "number",
+    "high": "number",
+}  # the other columns hold texts
 _FORGETS = "memory:"
 _NOTHING = object()
 
@@ -211,7 +217,8 @@ class Stream:
         data frame
             Of the library that the records came in, one row for each published number, with the columns ``time`` (the
             window's opening, in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which number it is),
-            ``value``, ``sigma`` and ``status``. A refused window has one row with the status ``refused`` and without a
+            ``value``, ``sigma``, ``low`` and ``high`` (an interval that holds the number without its noise with a
+            probability of 95%) and ``status``. A refused window has one row with the status ``refused`` and without a
             value. A window that an earlier run has released has the release of that run, unchanged: nothing is
             charged or drawn a second time. (In a ledger of another package such windows are not found again, so they
             have no rows.)

@@ -21,7 +21,7 @@ from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
 
-_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close")
+_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close", "interval")
 
 
 @dataclass(frozen=True)
@@ -454,6 +454,12 @@ class Release:
         Its place among the answers of its window, from 0. Absent from the JSON of streams with one answer.
     window_open, window_close : str or None
         The window's times in ISO 8601, UTC, with ``stream.iso_times``. Absent from the JSON of other streams.
+    interval : list or None
+        ``[low, high]`` for each number in `value`, nested as it is: with a probability of 95% they hold the number
+        without its noise. It follows from `value` and `sigma` and costs nothing: by the exact law of the noise for
+        counts (kinds `count`, `histogram`, `frequent`), else 1.96 `sigma` on both sides. Clipping, outliers that were
+        left out and chance are not in it. Null in the place of a number without sigma; absent from the JSON of a
+        release without any.
     """
 
     stream: str
@@ -481,6 +487,7 @@ class Release:
     place: int | None = None
     window_open: str | None = None
     window_close: str | None = None
+    interval: list[Any] | None = None
 
     @property
     def series(self) -> str:

@@ -25,6 +25,8 @@ class LongRow(NamedTuple):
         Which number of the value it is; None for a refusal. See `named_numbers`.
     value, sigma : float or None
         The number and the standard deviation of its noise, if that is one number.
+    low, high : float or None
+        Ends of the interval that holds the number without its noise with a probability of 95%.
     status : str
         ``released`` or ``refused``.
     """
@@ -37,6 +39,8 @@ class LongRow(NamedTuple):
     name: str | None
     value: float | None
     sigma: float | None
+    low: float | None
+    high: float | None
     status: str
 
 
@@ -46,10 +50,10 @@ def long_form(releases: Iterable[Release]) -> Iterator[LongRow]:
         stream = release.stream if release.key is None else release.stream.removesuffix(f"/{release.key}")
         answer = release.name or release.kind
         about = (release.window_open_ms, stream, release.key, answer, release.kind)
-        for name, value, sigma in named_numbers(release):
-            yield LongRow(*about, name, value, sigma, release.status)
+        for (name, value, sigma), (low, high) in zip(named_numbers(release), intervals(release), strict=True):
+            yield LongRow(*about, name, value, sigma, low, high, release.status)
         if release.value is None:
-            yield LongRow(*about, None, None, None, release.status)
+            yield LongRow(*about, None, None, None, None, None, release.status)
 
 
 def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]:
@@ -66,6 +70,13 @@ def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]
     for at, value in values:
         fallback = "/".join([release.kind, *(map(str, at) if len(values) > 1 else ())])
         yield names.get(at, fallback), value, sigmas.get(at)
+
+
+def intervals(release: Release) -> Iterator[tuple[float | None, float | None]]:
+    """Yield both ends of the interval of every number of a release, in the order of `named_numbers`."""
+    ends = dict(_leaves(release.interval or [], ()))
+    for at, _ in _leaves(release.value or [], ()):
+        yield ends.get((*at, 0)), ends.get((*at, 1))
 
 
 def _leaves(value: Any, at: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], float]]:

@@ -86,12 +86,14 @@ def _fault(release: Release) -> str | None:
     if features is not None and (not features or len(release.transform or features) != len(features)):
         return "must have a transform for each feature"
     if release.value is None:
-        return "must hold no sigma without a value" if release.sigma is not None else None
+        return None if release.sigma is release.interval is None else "must hold no sigma without a value"
     is_empty = release.kind == "frequent" and release.value == []
     if release.kind in _RANKS and not is_empty and not _has_rank(release.value, _RANKS[release.kind]):
         return f"must hold a value of the shape of the kind {release.kind!r}"
     if release.sigma is not None and not _is_like(release.sigma, release.value):
         return "must hold a sigma for each number of its value"
+    if release.interval is not None and not _has_pairs(release.interval, release.value):
+        return "must hold an interval for each number of its value"
     return _misfit(release) or _parts_fault(release)
 
 
@@ -155,7 +157,7 @@ def _difference(first: Release, other: Release) -> str | None:
 def _numbers_of(release: Release) -> list[Any]:
     numbers: list[Any] = [release.count or 0, release.core_count or 0, release.rho, release.delta]
     numbers += release.guarantee.values()
-    waiting: list[Any] = [release.value, release.sigma, release.parts]
+    waiting: list[Any] = [release.value, release.sigma, release.interval, release.parts]
     while waiting:
         found = waiting.pop()
         if isinstance(found, list):
@@ -183,6 +185,15 @@ def _is_like(sigma: Any, value: Any) -> bool:
     if isinstance(value, list):
         return isinstance(sigma, list) and len(sigma) == len(value) and all(map(_is_like, sigma, value))
     return sigma is None or (isinstance(sigma, (int, float)) and not isinstance(sigma, bool))
+
+
+def _has_pairs(interval: Any, value: Any) -> bool:
+    """Check that a pair of numbers, or null, stands in the place of each number of a value."""
+    if interval is None:
+        return True
+    if isinstance(value, list):
+        return isinstance(interval, list) and len(interval) == len(value) and all(map(_has_pairs, interval, value))
+    return isinstance(interval, list) and len(interval) == 2 and _is_like(interval, [0, 0])
 
 
 def shape(value: Any) -> tuple[Any, ...] | None:

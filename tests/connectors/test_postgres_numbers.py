@@ -23,6 +23,8 @@ TYPES = {
     "name": "text",
     "value": "double precision",
     "sigma": "double precision",
+    "low": "double precision",
+    "high": "double precision",
     "status": "text",
 }
 REFUSED = {"status": "refused", "reason": "too_few", "value": None, "sigma": None, "count": None}
@@ -54,7 +56,9 @@ def expected(releases):
 
 def test_rows_are_those_of_data_frames(table):
     sent = [
-        replace(sample_release(0), features=["x", "y"], value=[0.1 + 0.2, 1e-300], sigma=[1, 2.5]),
+        replace(
+            sample_release(0), features=["x", "y"], value=[0.1 + 0.2, 1e-300], sigma=[1, 2.5], interval=[[0, 2], None]
+        ),
         replace(sample_release(1), stream="all/north", key="north", value=[7], sigma=None),
         replace(sample_release(2), **REFUSED),
     ]

@@ -304,6 +304,7 @@ INSIDE = {
         "options",
         "averages",
         "long_form",
+        "intervals",
         "base",
         "__init__",
         "floors",

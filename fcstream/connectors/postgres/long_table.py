@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = 5000  # rows of one statement
 _READ = 1000  # releases of one read
-_COLUMNS = "time, stream, key, answer, kind, name, value, sigma, status"
+_COLUMNS = "time, stream, key, answer, kind, name, value, sigma, low, high, status"
 _CREATE = """
 CREATE TABLE {numbers} (
     time timestamptz NOT NULL,
@@ -24,16 +24,19 @@ CREATE TABLE {numbers} (
     name text,
     value double precision,
     sigma double precision,
+    low double precision,
+    high double precision,
     status text NOT NULL
 )
 """
 _INDEX = "CREATE INDEX ON {numbers} (stream, time)"
 _INSERT = f"""
 INSERT INTO {{numbers}} ({_COLUMNS})
-SELECT 'epoch'::timestamptz + ms * interval '1 millisecond', stream, key, answer, kind, name, value, sigma, status
+SELECT 'epoch'::timestamptz + ms * interval '1 millisecond', stream, key, answer, kind, name, value, sigma, low,
+       high, status
 FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::float8[],
-            %s::text[])
-AS given (ms, stream, key, answer, kind, name, value, sigma, status)
+            %s::float8[], %s::float8[], %s::text[])
+AS given (ms, stream, key, answer, kind, name, value, sigma, low, high, status)
 """
 
 
@@ -72,5 +75,6 @@ class LongTable:
 
 def _values(row: LongRow) -> LongRow:
     """Return a row whose numbers are floats, as the columns are."""
-    value, sigma = (None if number is None else float(number) for number in (row.value, row.sigma))
-    return row._replace(value=value, sigma=sigma)
+    numbers = (row.value, row.sigma, row.low, row.high)
+    value, sigma, low, high = (None if number is None else float(number) for number in numbers)
+    return row._replace(value=value, sigma=sigma, low=low, high=high)

@@ -61,7 +61,7 @@ _SCHEMA = UrlOption("schema", "Its schema, made if it is absent.", otherwise="th
 _NUMBERS = UrlOption(
     "numbers",
     "A second table with a row for each published number (`time`, `stream`, `key`, `answer`, `kind`, `name`, `value`, "
-    "`sigma`, `status`), made if it is absent, with the numbers of the releases that are there.",
+    "`sigma`, `low`, `high`, `status`), made if it is absent, with the numbers of the releases that are there.",
     "",
 )
 _LIBPQ = UrlOption("...", "Others are libpq's, such as `sslmode`, `sslrootcert` or `host`.", otherwise="libpq's")

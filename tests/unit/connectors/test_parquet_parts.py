@@ -61,6 +61,8 @@ def test_every_kind_is_a_row_of_the_same_columns(tmp_path, name):
     assert len(row["names"]) == len(set(row["names"])) == len(row["value"]) == len(row["sigma"])
     if naive["sigma"] is not None:
         assert row["sigma"] == leaves(naive["sigma"])
+        ends = leaves(naive["interval"])
+        assert (row["low"], row["high"]) == (ends[::2], ends[1::2])
     assert int(row["window_open"].timestamp() * 1000) == naive["window_open_ms"]
     assert (row["spent_rho"], row["guarantee_delta"]) == (naive["spent"]["rho"], naive["guarantee"]["delta"])
     for field in SAME:
@@ -73,7 +75,7 @@ def test_a_refusal_has_no_numbers():
     refused = replace(sample_release(), status="refused", reason="too_few", value=None, sigma=None)
     (row,) = release_table([refused]).to_pylist()
     assert (row["status"], row["reason"]) == ("refused", "too_few")
-    assert row["value"] is row["sigma"] is row["names"] is None
+    assert row["value"] is row["sigma"] is row["low"] is row["high"] is row["names"] is None
 
 
 @pytest.mark.parametrize(("rows", "size"), [(3, 2**30), (10**9, 1)])

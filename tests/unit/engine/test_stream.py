@@ -32,7 +32,7 @@ MAKERS = {
     "arrow": pyarrow.table,
     "arrow batch": pyarrow.RecordBatch.from_pydict,
 }
-COLUMNS = ["time", "stream", "key", "answer", "kind", "name", "value", "sigma", "status"]
+COLUMNS = ["time", "stream", "key", "answer", "kind", "name", "value", "sigma", "low", "high", "status"]
 
 
 def typed(ledger=None, noise=None, on_rejection=len, **changes):
@@ -100,7 +100,8 @@ def test_a_data_frame_gives_one_of_its_library(maker):
     assert rows[0][6] == pytest.approx(20.5, abs=0.1)
     assert rows[1][6] == pytest.approx(49.0, abs=0.2)
     assert all(0 < row[7] < 1 for row in rows[:10])
-    assert rows[-1] == (50_000, "t", None, "mean", "mean", None, None, None, "refused")
+    assert all(row[8] + row[9] == pytest.approx(2 * row[6]) for row in rows[:10])
+    assert rows[-1] == (50_000, "t", None, "mean", "mean", None, None, None, None, None, "refused")
     assert len(rows) == 5 * 2 + 1
 
 

@@ -1,10 +1,13 @@
 """Releases in long form: which number is called what."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.release_kinds import released
 
 from fcstream import Release
+from fcstream.releases.intervals import interval_of
 from fcstream.releases.long_form import long_form, named_numbers
 from fcstream.testing import sample_release
 
@@ -41,6 +44,7 @@ def test_numbers_have_names(name):
     found = list(named_numbers(release))
     assert [number[0] for number in found] == NAMES[name]
     assert [number[1] for number in found] == np.ravel(release.value).tolist()
+    assert release.interval == interval_of(release.kind, release.value, release.sigma)
     sigmas = [None] * len(found) if release.sigma is None else np.ravel(release.sigma).tolist()
     assert [number[2] for number in found] == sigmas
 
@@ -97,4 +101,18 @@ def test_a_refusal_has_one_row_and_a_key_its_own_column():
         None,
         "refused",
     )
+    assert row.low is row.high is None
     assert row.answer == row.kind == "mean"
+
+
+def test_both_ends_of_intervals_stand_beside_their_numbers():
+    value, sigma = [[1.0, 2.0], [3.0, 4.0]], [[0.5, None], [0.0, 1.0]]
+    release = made(kind="centers", features=["a", "b"], value=value, sigma=sigma)
+    assert {(row.low, row.high) for row in long_form([release])} == {(None, None)}  # of a version without intervals
+    rows = list(long_form([replace(release, interval=interval_of("centers", value, sigma))]))
+    assert [(row.low, row.high) for row in rows] == [
+        (1.0 - 0.98, 1.0 + 0.98),
+        (None, None),
+        (3.0, 3.0),
+        (4.0 - 1.96, 4.0 + 1.96),
+    ]

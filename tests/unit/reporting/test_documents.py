@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from fcstream import Release
 from fcstream.cli import main
 from fcstream.errors import FcstreamError
+from fcstream.releases.intervals import interval_of
 from fcstream.reporting.series import read_series
 
 pytest.importorskip("matplotlib")
@@ -70,6 +71,7 @@ def documents(kind):
         is_value = reason is None
         window = {"window_open_ms": k * HOUR, "window_close_ms": (k + 1) * HOUR, "status": status, "reason": reason}
         noisy = {"value": value if is_value else None, "sigma": sigma if is_value else None, "count": 5}
+        noisy["interval"] = interval_of(kind, noisy["value"], noisy["sigma"])
         made.append(json.loads(Release(**facts | window | noisy).to_bytes()))
     return made
 
@@ -139,6 +141,14 @@ def test_noise_of_a_refusal_is_refused():
     lines = documents("count")
     lines[2]["sigma"] = []
     with pytest.raises(FcstreamError, match="must hold no sigma without a value"):
+        read_series([json.dumps(one).encode() for one in lines])
+
+
+@pytest.mark.parametrize("broken", [[], [[1.0]], [1.0], [[1.0, "x"]], {}])
+def test_an_interval_has_two_ends_for_each_number(broken):
+    lines = documents("count")
+    lines[1]["interval"] = broken
+    with pytest.raises(FcstreamError):
         read_series([json.dumps(one).encode() for one in lines])
 
 

@@ -1,0 +1,91 @@
+"""Intervals hold what they say, by the definition of the noise and by draws."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from support.helpers import sample
+
+from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.releases.intervals import count_half_width, interval_of
+
+BARE = {"method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
+
+
+def naive_half_width(sigma):
+    """By the definition, number by number."""
+    weight = {x: math.exp(-(x * x) / (2 * sigma * sigma)) for x in range(-int(12 * sigma) - 2, int(12 * sigma) + 3)}
+    total = math.fsum(weight.values())
+    k = 0
+    while math.fsum(w for x, w in weight.items() if abs(x) <= k) < 0.95 * total:
+        k += 1
+    return k
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 0.5, 0.51, 0.7, 1.0, 1.5, 2.236, 3.3, 10.0, 31.6, 77.7])
+def test_widths_of_counts_are_those_of_the_slow_twin(sigma):
+    assert count_half_width(sigma) == naive_half_width(sigma)
+
+
+def test_wide_noise_of_counts_is_nearly_normal():
+    for sigma in (300.0, 999.9, 1000.1, 1e6):
+        assert count_half_width(sigma) == pytest.approx(1.96 * sigma, abs=1.5)
+    assert count_half_width(0.0) == 0
+
+
+def test_they_are_nested_like_the_value():
+    assert interval_of("mean", [1.0, -2.0], [0.5, 0.0]) == [[1 - 0.98, 1 + 0.98], [-2.0, -2.0]]
+    assert interval_of("centers", [[1.0, 2.0], [3.0, 4.0]], [[1.0, None], None]) == [
+        [[1 - 1.96, 1 + 1.96], None],
+        None,
+    ]
+    assert interval_of("count", [7], [1.0]) == [[5, 9]]
+    assert interval_of("mean", [math.inf, True, "x", 1.0], [1.0, 1.0, 1.0, math.nan]) == [None] * 4
+    assert interval_of("mean", [1.0, 2.0], [1.0]) == [[1 - 1.96, 1 + 1.96], None]
+    assert interval_of("mean", None, None) is interval_of("quantiles", [1.0], None) is None
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        {"kind": "count", "rho": 0.02},
+        {"kind": "count", "rho": 2.0},
+        {"kind": "histogram", "feature": "a", "edges": [0.0, 20.0], "rho": 0.1},
+        {"kind": "sum", "rho": 0.1},
+        {"kind": "total", "epoch": "1m", "rho": 0.1},
+    ],
+    ids=lambda release: f"{release['kind']}, {release['rho']}",
+)
+def test_they_hold_the_exact_numbers_as_often_as_they_say(release):
+    """Windows of one and the same 200 records beside an engine with hardly any noise."""
+    inside = []
+
+    def run(rho, seed):
+        # The ledger has room for both.
+        config = sample(release=BARE | release | {"rho": rho}, budget={"rho": 1e9, "delta": 0.0})
+        engine = Engine(config, noise=Noise(SeededEntropy(seed)))
+        for k in range(6):
+            engine.push(np.full(200, 10_000 * k), np.tile([[10.0, 50.0], [30.0, 55.0]], (100, 1)))
+        return engine.close()
+
+    exact = run(1e8, 0)
+    for seed in range(60):
+        for found, true in zip(run(release["rho"], seed), exact, strict=True):
+            for value, (low, high) in zip(np.ravel(true.value), found.interval, strict=True):
+                inside.append(low - 1e-3 <= value <= high + 1e-3)
+    share, doubt = np.mean(inside), 4 * math.sqrt(0.05 * 0.95 / len(inside))
+    assert share > 0.95 - (3 if release["kind"] == "total" else 1) * doubt  # totals of an epoch share their noise
+    if release != {"kind": "count", "rho": 2.0}:  # whose noise is 0, 1 or -1
+        assert share < 0.995
+
+
+def test_releases_without_sigma_or_value_have_none_and_lines_are_read_back():
+    quantiles = {**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.5]}
+    for release, is_there in ((quantiles, False), ({**BARE, "kind": "count"}, True)):
+        engine = Engine(sample(release=release), noise=Noise(SeededEntropy(1)))
+        engine.push(np.zeros(300), np.tile([20.0, 50.0], (300, 1)))
+        for found in engine.close():
+            told = json.loads(found.to_bytes())
+            assert ("interval" in told) == (is_there and found.value is not None)
+            assert Release.from_bytes(found.to_bytes()) == found
