@@ -18,7 +18,11 @@ from ..engine.exhaustion import budget_windows, exhaustion_warning, scheduled_wi
 from ..errors import ConfigError, UnusablePlan
 from ..formats.fields import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
+from ..releases.averages import chi_quantile
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
+from ..releases.means.mean import MeanOptions
+from ..releases.means.spread_histogram import supposed_deviation
+from ..releases.means.tracking import TrackingOptions
 from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
 from ..releases.registry import method_of
@@ -29,6 +33,10 @@ NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
 _MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
 _MAX_DELTA = 1e-4
+_OF_A_CORE = {"spread": "histogram", "pairs": "exact", "outliers": 0.0, "radius_min": None, "radius_max": None}
+"""Keys of a mean that belong to its core, and their defaults."""
+_CLIPPED = 1.25
+"""What moving far records to the border of their ball adds to its error, by `bench/zooming.py`: 1.06 to 1.46."""
 _RECORDS = re.compile(r"\brecord(?=s?\b)")
 MANY = 100_000
 """Number of records per window from which on `plan` measures the fastest way to compare pairs."""
@@ -360,7 +368,45 @@ def _remedies(config: Config, job: Job) -> str:
     more = next((x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= most and _releases(config, delta=x)), None)
     if more is not None:
         found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
+    found += _without_core(config)
     return ", or ".join(found) or "no longer windows and no larger budget would help"
+
+
+def _without_core(config: Config) -> list[str]:
+    """Name the mean that starts from the public ranges, if windows are too few for a core and not for it.
+
+    Its error is told for records that lie as far apart as the configuration's radius says.
+    """
+    (options,) = config.releases
+    if not isinstance(options, MeanOptions) or options.method == "ball" or options.radius is None:
+        return []
+    hint, known = options.size_hint or USUAL_SIZE, {own.name for own in msgspec.structs.fields(Options)}
+    kept = {name: getattr(options, name) for name in (*known, "delta")}
+    try:
+        job = msgspec.structs.replace(config, release=TrackingOptions(**kept)).job
+        mechanism, grid = job.answers[0].mechanism, job.answers[0].grid
+        probability = mechanism.forecast(hint).probability
+    except ConfigError:  # for instance, its ranges are too wide
+        return []
+    if probability < RARELY:
+        return []
+    share, d = _CLIPPED * mechanism.notes(hint, grid).facts["noise_of_reach"], grid.dimension
+    if isinstance(options.spread, (int, float)):
+        deviation = options.spread / math.sqrt(d)
+    else:
+        deviation = supposed_deviation(options.radius, d) if isinstance(options.radius, (int, float)) else math.nan
+    width = share * deviation * chi_quantile(d, 0.9)
+    told = ", ".join(f"{feature.name} {feature.scale * width:.3g}" for feature in grid.features)
+    error = f"{share:.3g} of the distance within which nine of ten records lie"
+    if math.isfinite(width):
+        error = f"{told} if records lie as far apart as is now supposed"
+    without = ["radius", *(name for name in _OF_A_CORE if getattr(options, name) != _OF_A_CORE[name])]
+    out = " and ".join(f"`{name}`" for name in without)
+    return [
+        f"use `release.method` = 'tracking' without {out}: each window starts from the release before and finds "
+        f"no core, so {hint} {points_of(job.terms.unit)} release with probability "
+        f"{percent(probability)}, from about the tenth window on with an error of {error}"
+    ]
 
 
 def _in_proportion(config: Config, job: Job, rho: float) -> str:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from support.helpers import sample
 
+from fcstream import Engine
 from fcstream.config import Config
-from fcstream.errors import UnusablePlan
+from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.formats.registry import FORMATS
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
@@ -110,6 +111,56 @@ def test_what_would_help_does(hint, method):
             value = int(found[1]) if changes == "size_hint" else float(found[1].rstrip(",."))
             tried = sample(release={**release, changes: value}, budget={"rho": 100.0, "delta": 1e-3})
             assert plan(Config.from_mapping(tried)).probability >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "without `radius`: "),
+        ({"spread": 1.0}, "without `radius` and `spread`: "),
+        ({"radius": "search", "radius_min": 0.1, "radius_max": 30.0}, "without `radius` and `radius_min` and "),
+        ({"method": "friendly"}, "without `radius`: "),
+    ],
+)
+@pytest.mark.parametrize("unit", ["event", "user"])
+def test_windows_too_small_for_a_core_are_told_of_the_mean_that_needs_none(changes, told, unit):
+    """It is named, with what to leave out and how far it will be off, and releases."""
+    release = {"radius": 3.0, "rho": 0.25, "size_hint": 60} | changes
+    mapping = sample(stream={"unit": unit, "user": "id" if unit == "user" else None}, release=release)
+    with pytest.raises(ConfigError) as refused:
+        plan(Config.from_mapping(mapping))
+    points = "users" if unit == "user" else "records"
+    assert f"use `release.method` = 'tracking' {told}" in str(refused.value)
+    assert f"so 60 {points} release with probability over 99.9%, from about the tenth window on" in str(refused.value)
+    left_out = dict.fromkeys(("spread", "outliers", "radius", "radius_min", "radius_max"))
+    found = plan(
+        Config.from_mapping(sample(stream=mapping["stream"], release=release | left_out | {"method": "tracking"}))
+    )
+    assert found.probability > 0.99
+    share = re.search(r"with an error of ([\d.]+) of the distance", str(refused.value))
+    if share:  # without a radius nothing says how far records lie
+        assert float(share[1]) == pytest.approx(1.25 * found.facts["noise_of_reach"], rel=0.01)
+
+
+def test_the_error_of_the_mean_without_a_core_is_about_the_one_that_is_told():
+    mapping = sample(release={"radius": 3.0, "spread": 1.5, "rho": 0.25, "size_hint": 60}, budget={"rho": 20.0})
+    with pytest.raises(UnusablePlan) as refused:
+        plan(Config.from_mapping(mapping))
+    told = re.search(r"with an error of a (\S+), b (\S+) if", str(refused.value))
+    tried = {"method": "tracking", "radius": None, "spread": None, "delta": None}
+    window = {"end": "1970-01-01T00:05:00Z"}
+    config = Config.from_mapping(sample(release=mapping["release"] | tried, window=window, budget={"delta": 0.0}))
+    errors, deviation = [], 1.5 / np.sqrt(2) * np.array([1.0, 2.0])
+    for seed in range(6):
+        engine, means = Engine(config, noise=Noise(SeededEntropy(seed))), []
+        for k in range(30):
+            points = np.random.default_rng([seed, k]).normal([20.0, 50.0], deviation, (60, 2))
+            engine.push(np.full(60, 10_000 * k), points)
+            means.append(points.mean(axis=0))
+        errors += [np.array(r.value) - mean for r, mean in zip(engine.close(), means, strict=True)][10:]
+    found = np.sqrt(np.mean(np.square(errors), axis=0)) / [float(told[1]), float(told[2])]
+    assert (found > 0.75).all()
+    assert (found < 1.3).all()
 
 
 def test_what_would_not_help_is_not_named():
