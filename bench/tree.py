@@ -133,7 +133,7 @@ def shares(arguments: argparse.Namespace) -> None:
     trials = [{}]
     trials += [{f"{here}.COUNT_SHARE": a, f"{here}.POINT_SHARE": b} for a, b in ((0.3, 0.3), (0.5, 0.25), (0.3, 0.1))]
     trials += [{f"{there}.ASKED": asked} for asked in (4.0, 8.0)] + [{f"{there}.KEPT": kept} for kept in (2.0, 3.5)]
-    trials += [{f"{here}._LEVEL": 0.95}, {f"{here}._SLACK": 1.0}, {f"{here}.LLOYD_COUNTS": 0.1}]
+    trials += [{f"{here}.REACHED": 0.95}, {f"{here}.SLACK": 1.0}, {f"{here}.LLOYD_COUNTS": 0.1}]
     jobs = []
     for name, every, bounds, step, numbers in real_jobs():
         if not (arguments.only and arguments.only not in name):

@@ -14,8 +14,7 @@ from .config.sections import (
     StreamSection,
     WindowSection,
 )
-from .releases.clusters.centers import CentersOptions
-from .releases.clusters.mixtures import MixturesOptions
+from .releases.clusters.automatic import AutoCentersOptions, AutoMixturesOptions
 from .releases.clusters.tree_mixtures import TreeMixturesOptions
 from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
@@ -54,9 +53,9 @@ Quantiles = QuantilesOptions
 Variance = VarianceOptions
 Covariance = ClippedCovarianceOptions
 FriendlyCovariance = CovarianceOptions
-Centers = CentersOptions
+Centers = AutoCentersOptions
 TreeCenters = TreeCentersOptions
-Mixtures = MixturesOptions
+Mixtures = AutoMixturesOptions
 TreeMixtures = TreeMixturesOptions
 Synthetic = SyntheticOptions
 Marginals = MarginalsOptions

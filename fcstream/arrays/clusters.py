@@ -13,11 +13,14 @@ from ..counting.exact import FriendCounts
 from ..counting.views import WindowView
 from ..errors import ConfigError
 from ..noise.samplers import Noise
+from ..releases.clusters.automatic import compare
+from ..releases.clusters.centers import CentersRelease
 from ..releases.clusters.found import ClusterCenters
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.oracles import Oracle
 from ..releases.clusters.plan import ClusterJob
 from ..releases.clusters.tree_centers import TreeClustering
+from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import PublicBox
 from ..stream.lattice import Lattice, as_doubles, as_rows
 from .statistics import _charge, _loss
@@ -79,27 +82,28 @@ def private_centers(
     variant: str | None = None,
     noise: Noise | None = None,
 ) -> CentersAnswer:
-    """Find differentially private centers of k clusters: of any by ``method="tree"``, else of clusters well apart.
+    """Find differentially private centers of k clusters: of any by a tree, or of clusters well apart by tuples.
 
     Parameters
     ----------
     points : array (n, d)
         Rows that are not finite or lie outside the public ball, or outside `bounds`, are left out one by one.
     k : int or "auto"
-        Number of clusters. With ``tree`` it may be ``auto``: 2 to 12, chosen on the released points of the tree.
+        Number of clusters. A tree takes ``auto``: 2 to 12, chosen on its released points.
     rho : float
         The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
         `CentersAnswer.spent`.
     step : float
         Step of the lattice that rows are rounded to; much smaller than the clusters.
     ball : float, optional
-        Radius of the public ball around `center` that rows lie in. Only ``tree`` can do without it, by `bounds`.
+        Radius of the public ball around `center` that rows lie in; ``tree`` and ``auto`` can do with `bounds` instead.
     delta : float
-        The delta of the answer; ``tree`` has none, the others need one.
+        The delta of the answer; ``tree`` has none, ``friendly`` and ``ktuples`` need one.
     size_hint : int, optional
         Public guess of the number of rows; ``tree`` needs none.
     bounds : (float, float) or two sequences of d floats, optional
-        With ``tree``: lower and upper ends of a public box that rows lie in, for all columns or for each.
+        In place of `ball`, with ``tree`` and ``auto``: lower and upper ends of a public box that rows lie in, for all
+        columns or for each.
     center : sequence of float, optional
         Center of the public ball; 0 by default.
     oracle : str or callable
@@ -116,7 +120,9 @@ def private_centers(
     method : str
         ``tree``: k-means on the noisy points of a private tree, and one noisy Lloyd step; it answers whatever the rows
         are, unless they are too few, and without a delta. ``friendly`` (Tsfadia et al. 2022) and ``ktuples`` (Cohen et
-        al. 2021) need clusters that shards agree about; ``auto`` is the one of both that needs less separation.
+        al. 2021) need clusters that shards agree about. ``auto`` is the tree, unless `size_hint`, rho, delta, k, the
+        public ball or box and `spread` predict less noise by one of those two; with `oracle`, `radius`, `radius_min`,
+        `tuples`, `fallback` or `variant`, which belong to them, the one that needs less separation.
     fallback : str, optional
         With ``tree``, method ``tree`` answers with what is left of rho if the shards do not agree.
     fallback_share : float
@@ -145,7 +151,7 @@ def private_centers(
 
     Source
     ------
-    Specification 6.12, 6.16; proofs 7.8, 7.10; erratum 1.2; Tsfadia et al. 2022, FC_Clustering.
+    Specification 6.12, 6.16, 6.20; proofs 7.8, 7.10; erratum 1.2; Tsfadia et al. 2022, FC_Clustering.
 
     Examples
     --------
@@ -162,33 +168,45 @@ def private_centers(
            [ 0.5,  0.5]])
     """
     rows = as_rows(points, "points")
-    if method == "tree":
-        others: dict[str, tuple[object, object]] = {
-            "radius": (radius, "histogram"),
-            "radius_min": (radius_min, None),
-            "tuples": (tuples, None),
-        }
-        others |= {"oracle": (oracle, "auto"), "spread": (spread, None), "fallback": (fallback, None)}
-        for name, (given, default) in {**others, "variant": (variant, None)}.items():
-            if given != default:
-                raise ConfigError("belongs to methods 'friendly' and 'ktuples': leave it out", name)
-        return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, step, noise or Noise())
+    lattice, noise = Lattice(step), noise or Noise()
+    alone: dict[str, tuple[object, object]] = {
+        "radius": (radius, "histogram"),
+        "radius_min": (radius_min, None),
+        "tuples": (tuples, None),
+    }
+    alone |= {"oracle": (oracle, "auto"), "fallback": (fallback, None), "variant": (variant, None)}
+    theirs = [name for name, (given, default) in alone.items() if given != default]
+    if method == "tree" and (theirs or spread is not None):
+        raise ConfigError("belongs to methods 'friendly' and 'ktuples': leave it out", (theirs or ["spread"])[0])
+    by_tree = method == "tree" or (method == "auto" and not theirs and (k == "auto" or size_hint is None or not delta))
+    if by_tree:
+        return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, step, noise)
     if not isinstance(k, int):
         raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
-    if bounds is not None:
+    if bounds is not None and method != "auto":
         raise ConfigError("belongs to method 'tree': give `ball`", "bounds")
-    if ball is None or size_hint is None:
-        raise ConfigError(
-            f"must be given: it is public, and method {method!r} needs it", "ball" if ball is None else "size_hint"
-        )
+    if (ball is None and bounds is None) or size_hint is None:
+        name = "size_hint" if size_hint is None else "ball"
+        raise ConfigError(f"must be given: it is public, and method {method!r} needs it", name)
+    where, reach = _center(center, rows.shape[1]), ball
+    if bounds is not None:
+        low, high = _bounds(bounds, ball, center, rows.shape[1])
+        where, reach = tuple(((low + high) / 2).tolist()), float(np.linalg.norm(high - low)) / 2
     job = ClusterJob(
-        k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
-        fallback_share, method=method, variant=variant,
+        k, where, float(reach or 0), size_hint, oracle, radius, radius_min, tuples, spread, fallback, fallback_share,
+        method=method, variant=variant,
     )  # fmt: skip
-    lattice, noise = Lattice(step), noise or Noise()
+    if spread is not None:
+        lattice.radius_squared(spread, "spread")
+    if method == "auto" and not theirs:
+        ends = _bounds(bounds, ball, center, rows.shape[1])
+        if _tree_is_nearer(job, _loss(rho, delta), lattice, ends):
+            return _tree_centers(rows, k, ends, rho, step, noise)
     mechanism = job.mechanism(_loss(rho, delta), lattice)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
+    if bounds is not None:
+        rows = rows[((rows >= low) & (rows <= high)).all(axis=1)]
     found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
     return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
 
@@ -202,9 +220,7 @@ def _tree_centers(
     noise: Noise,
 ) -> CentersAnswer:
     lattice, (low, high) = Lattice(step), bounds
-    for a, b in zip(low.tolist(), high.tolist(), strict=True):
-        lattice.check_range(a, b, "bounds")
-    box = PublicBox(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
+    box = _box(lattice, bounds)
     if isinstance(k, str) and k != "auto":
         raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
     mechanism = TreeClustering(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
@@ -213,6 +229,25 @@ def _tree_centers(
     inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
     found = mechanism.find(lattice.coordinates(rows[inside]), noise, charge.start)
     return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+
+
+def _box(lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> PublicBox:
+    for a, b in zip(*(end.tolist() for end in bounds), strict=True):
+        lattice.check_range(a, b, "bounds")
+    return PublicBox(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
+
+
+def _tree_is_nearer(
+    job: ClusterJob, loss: PrivacyLoss, lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> bool:
+    """Compare both methods by public numbers; what is wrong with the job itself is raised by either."""
+    tuples, tree = CentersRelease(loss, job, lattice), TreeCentersRelease(loss, job.k, _box(lattice, bounds))
+    try:
+        _ = tuples.average
+    except ConfigError:
+        return True
+    compared = compare(tree, tuples, job.size_hint, lattice.step)
+    return compared.tree <= compared.tuples
 
 
 def _centers_answer(found: ClusterCenters, step: float, spent: PrivacyLoss, noise: Noise) -> CentersAnswer:

@@ -93,6 +93,48 @@ _MIXTURES = KindDescription(
     ("4.5",),
     "Machine learning model",
 )
+_TREE_CENTERS = KindDescription(
+    "the centers of k groups of records, with noisy numbers of records",
+    "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
+    "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd "
+    f"step over all records refines its centers. {_EXACT_NOISE}",
+    "In the last step records are clipped to a released ball around their center, so that the center of a skewed "
+    "group lies on the side of the bulk. Small groups may be missed or merged, and a center with too few records "
+    "stays where the boxes put it; `sigma` does not contain that.",
+    _TREE,
+    ("6.16", "6.15"),
+    ("7.10",),
+)
+_TREE_MIXTURES = KindDescription(
+    "k groups of records, each with its mean, weight and covariance matrix",
+    "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
+    "box gets a noisy mean, and k-means on these released means finds the groups. Then noisy counts, sums and "
+    f"second moments of the records nearest to each center are taken. {_EXACT_NOISE}",
+    "A record belongs to the nearest center, so where groups overlap each is cut off; records are clipped to a "
+    "released ball, and negative directions of a noisy covariance become 0. Small groups may be missed; `sigma` "
+    "does not contain that.",
+    _TREE,
+    ("6.18", "6.15"),
+    ("7.10",),
+    (),
+    "Machine learning model",
+)
+
+
+def _either(tuples: KindDescription, tree: KindDescription) -> KindDescription:
+    """Describe a kind whose method settings choose, which `plan` tells."""
+    return KindDescription(
+        tuples.what,
+        f"One of two methods, by settings alone; `plan` says which. A tree: {tree.mechanism} Or tuples: "
+        f"{tuples.mechanism}",
+        f"By a tree: {tree.bias} By tuples: {tuples.bias}",
+        tuple(dict.fromkeys((*tuples.sources, *tree.sources))),
+        ("6.20", *tuples.specification, *tree.specification),
+        (*tuples.proofs, *tree.proofs),
+        tuples.errata,
+        tuples.product,
+    )
+
 
 DESCRIPTIONS = {
     "mean/recentered": KindDescription(
@@ -226,36 +268,12 @@ DESCRIPTIONS = {
         ("5.8", "5.4"),
         ("5.7", "5.4"),
     ),
-    "centers/auto": _CENTERS,
+    "centers/auto": _either(_CENTERS, _TREE_CENTERS),
     "centers/friendly": _CENTERS,
     "centers/ktuples": _CENTERS,
-    "centers/tree": KindDescription(
-        "the centers of k groups of records, with noisy numbers of records",
-        "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
-        "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd "
-        f"step over all records refines its centers. {_EXACT_NOISE}",
-        "In the last step records are clipped to a released ball around their center, so that the center of a skewed "
-        "group lies on the side of the bulk. Small groups may be missed or merged, and a center with too few records "
-        "stays where the boxes put it; `sigma` does not contain that.",
-        _TREE,
-        ("6.16", "6.15"),
-        ("7.10",),
-    ),
-    "mixtures/auto": _MIXTURES,
-    "mixtures/tree": KindDescription(
-        "k groups of records, each with its mean, weight and covariance matrix",
-        "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
-        "box gets a noisy mean, and k-means on these released means finds the groups. Then noisy counts, sums and "
-        f"second moments of the records nearest to each center are taken. {_EXACT_NOISE}",
-        "A record belongs to the nearest center, so where groups overlap each is cut off; records are clipped to a "
-        "released ball, and negative directions of a noisy covariance become 0. Small groups may be missed; `sigma` "
-        "does not contain that.",
-        _TREE,
-        ("6.18", "6.15"),
-        ("7.10",),
-        (),
-        "Machine learning model",
-    ),
+    "centers/tree": _TREE_CENTERS,
+    "mixtures/auto": _either(_MIXTURES, _TREE_MIXTURES),
+    "mixtures/tree": _TREE_MIXTURES,
     "mixtures/friendly": _MIXTURES,
     "mixtures/ktuples": _MIXTURES,
     "covariance/clipped": KindDescription(

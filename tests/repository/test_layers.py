@@ -311,8 +311,9 @@ INSIDE = {
         "reasons",
     ],
     "releases.clusters": [
-        "tree_release",
+        "automatic",
         "tree_mixtures",
+        "tree_release",
         "mixtures",
         "centers",
         "plan",
@@ -550,6 +551,7 @@ NEEDS_SECTIONS = [
     "releases.clusters.ktuples",
     "releases.clusters.paper",
     "releases.clusters.mixtures",
+    "releases.clusters.automatic",
     "releases.statistics.count",
     "releases.record_gate",
     "releases.statistics.histogram",

@@ -127,3 +127,25 @@ def agreed(nodes, variances, counts):
     solved = np.linalg.lstsq(design * weights[:, None], np.array(counts, float) * weights, rcond=None)[0]
     covariance = np.linalg.inv((design * weights[:, None]).T @ (design * weights[:, None]))
     return design @ solved, ends, covariance
+
+
+def noise_of_a_center(rho_nano, low, high, k, size, width):
+    """The deviation that `tree_noise` predicts: boxes are halved one after the other, the longest side first."""
+    d = len(low)
+    depth = min(48, max(16, 8 * d))
+    count_nano = int(rho_nano * 0.42)
+    moments = count_nano // 8 if d > 8 else 0
+    sigma = math.sqrt(variance_of(1, (count_nano - moments) // (depth + 1)))
+    share, cuts = max(1.0, size / k), depth if d <= 8 else depth // 2
+    if share <= 6 * sigma:
+        records, possible = float(size), 0
+        while records / 2 >= 6 * sigma:
+            records, possible = records / 2, possible + 1
+        cuts = min(cuts, possible)
+    parts = [Fraction(1)] * d  # of the public ranges
+    for _ in range(cuts):
+        parts[parts.index(max(parts))] /= 2
+    squared = sum(((b - a) * part) ** 2 for a, b, part in zip(low, high, parts, strict=True))
+    radius = 1.3 * math.sqrt(width**2 + float(squared) / 12)
+    left = rho_nano - count_nano - int(rho_nano * 0.18)
+    return radius * math.sqrt(10**9 / (2 * (left - int(0.2 * left)))) / share

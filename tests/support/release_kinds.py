@@ -78,7 +78,7 @@ ALSO = {
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
     # Fixed tuples of empty shards agree, and so are averaged.
     "centers/tree, any number": ({**BARE, "kind": "centers", "method": "tree", "k": "auto"}, True),
-    "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
+    "centers/friendly, one": ({**CLUSTERS, "kind": "centers", "method": "friendly", "k": 1}, False),
     "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "tree"}, True),
 }
 

@@ -74,20 +74,20 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
         `more` are further arguments of `ClusterJob`.
         """
-        if self.k < 1:
+        if isinstance(self.k, int) and self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
         if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
             raise ConfigError(f"must be 'histogram', 'search' or a number, got {self.radius!r}", "release.radius")
         for name, value in (("ball", self.ball), ("radius_min", self.radius_min), ("spread", more.get("spread"))):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"must be a positive number, got {value}", f"release.{name}")
-        low, high = _corners(setting.grid)
-        center = _middle(self.center, setting.grid)
-        reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, center, strict=True)], [0.0] * len(low))
+        if not isinstance(self.k, int):
+            raise ConfigError(f"must be a whole number for method {self.method!r}, got {self.k!r}", "release.k")
+        center, ball = place_and_reach(self.center, self.ball, setting.grid)
         return ClusterJob(
             self.k,
             center,
-            reach if self.ball is None else self.ball,
+            ball,
             size_hint,
             self.oracle,
             self.radius,
@@ -160,7 +160,24 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
     def build(self, setting: BuildContext) -> CentersRelease:
         loss = self.approximate_loss(self.delta)
         more = {"spread": self.spread, "fallback": self.fallback, "fallback_share": self.fallback_share}
-        return checked(CentersRelease(loss, self.job(setting, self.checked_size_hint(), **more), setting.grid.lattice))
+        job = self.job(setting, self.checked_size_hint(), **more)
+        return checked(CentersRelease(loss, job, setting.grid.lattice, setting.why))
+
+
+def place_and_reach(center: list[float] | None, ball: float | None, grid: Grid) -> tuple[tuple[float, ...], float]:
+    """Return center and radius, in scaled units, of the public ball that a configuration gives; see `ClusterOptions`.
+
+    Privacy
+    -------
+    A function of the configuration alone.
+
+    Source
+    ------
+    Specification 6.11; ours.
+    """
+    (low, high), middle = _corners(grid), _middle(center, grid)
+    reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, middle, strict=True)], [0.0] * len(low))
+    return middle, reach if ball is None else ball
 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
@@ -209,6 +226,8 @@ class ClusterRelease(MechanismBase):
     loss : PrivacyLoss
     job : ClusterJob
     lattice : Lattice
+    why : str
+        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -222,6 +241,7 @@ class ClusterRelease(MechanismBase):
     loss: PrivacyLoss
     job: ClusterJob
     lattice: Lattice
+    why: str = ""
 
     @property
     def average(self) -> TupleAverage | BallCenters | PaperCenters:
@@ -263,7 +283,8 @@ class ClusterRelease(MechanismBase):
             "separation": plan.separation,
             "form": {BallPlan: "balls", PaperPlan: "paper"}.get(type(plan), "core"),
         }
-        return PlanNotes((line, disagreement), warnings, facts, case=ALL_AGREE, chance=chance)
+        lines = (self.why, line, disagreement) if self.why else (line, disagreement)
+        return PlanNotes(lines, warnings, facts, case=ALL_AGREE, chance=chance)
 
     def with_loss(self: Any, loss: PrivacyLoss) -> Any:
         """Return the same release for another rho.

@@ -16,12 +16,11 @@ from ...noise.samplers import Noise
 from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
 from ..base import Forecast, percent
 from ..floors import FALSE_RELEASE
-from ..trees.growing import PublicBox
 from .found import ClusterCenters
 from .ktuples import BallCenters
 from .paper import PaperCenters
 from .shards import Shards, ShardView
-from .tree_centers import TreeClustering
+from .tree_centers import PublicBall, TreeClustering
 from .tuples import TupleAverage, TwoCores
 
 TupleMethod = TupleAverage | TwoCores | BallCenters | PaperCenters
@@ -203,9 +202,11 @@ class ClusteringAlgorithm:
 
     def _tree(self, rho_nano: int) -> TreeClustering:
         """Make the fallback, in the box around the public ball."""
-        reach = math.isqrt(self.lloyd.ball_squared) + 1
-        low, high = (tuple(x + side * reach for x in self.lloyd.origin) for side in (-1, 1))
-        return TreeClustering(rho_nano, self.k, PublicBox(low, high))
+        return TreeClustering(rho_nano, self.k, self._ball.box())
+
+    @property
+    def _ball(self) -> PublicBall:
+        return PublicBall(self.lloyd.origin, self.lloyd.ball_squared)
 
     def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> ClusterCenters:
         """Find the centers of one window, or refuse; `start` is called before every stage."""
@@ -231,16 +232,7 @@ class ClusteringAlgorithm:
             return ClusterCenters.of(found, sigma, counts, rough.count or None)
         if self.fallback_nano == 0:
             return ClusterCenters(reason)
-        return self._tree((self.loss - spent[0]).rho_nano).find(self._inside(view), noise, counted)
-
-    def _inside(self, view: WindowView) -> NDArray[np.float64]:
-        """Return the records within the public ball, as rows."""
-        from ..._kernels import clusters
-
-        points = view.points()
-        inside = np.empty(len(points), np.bool_)
-        clusters.within(points - np.array(self.lloyd.origin, np.float64), float(self.lloyd.ball_squared), inside)
-        return points[inside]
+        return self._tree((self.loss - spent[0]).rho_nano).find(self._ball.inside(view.points()), noise, counted)
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` records in k clusters of equal size whose tuples all match."""

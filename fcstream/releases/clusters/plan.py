@@ -173,13 +173,22 @@ def _try(
     if low < _MIN_OUTLIER_TUPLES:
         return None
     # Two clusters at the smallest distance D: each pair of their means must lie within gamma D.
-    reach = _typical_quantile(dimension, low / 2) * math.sqrt(2 * t * k / size_hint)
+    reach = typical_quantile(dimension, low / 2) * math.sqrt(2 * t * k / size_hint)
     separation, check_nano = reach / float(average.gamma), average.check_nano
     return ClusterPlan(t, radius_nano, check_nano, average.core_nano, average_nano, lloyd_nano, low, separation)
 
 
-def _typical_quantile(dimension: int, beta: float) -> float:
-    """Return the length that a standard Gaussian vector exceeds with probability about beta (Wilson and Hilferty)."""
+def typical_quantile(dimension: int, beta: float) -> float:
+    """Return the length that a standard Gaussian vector exceeds with probability about beta.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 6.13; Wilson and Hilferty 1931.
+    """
     low, high = -8.0, 8.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -252,9 +261,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
             continue
         # Radii lie between one and two steps below 1 / `parted` of the distance.
         reach = (
-            _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2)
-            * math.sqrt(2 * t * k / size_hint)
-            * RADIUS_RATIO**1.5
+            typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2) * math.sqrt(2 * t * k / size_hint) * RADIUS_RATIO**1.5
         )
         if best is None or parted * reach < best.separation:
             best = BallPlan(t, radius, check, share, test, parted, _BALL_OUTLIER_TUPLES, parted * reach)
@@ -320,7 +327,7 @@ def plan_paper(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
             continue
         found = plan_centers(main, test, k, dimension, _BALL_FINENESS)
         if found is not None:
-            reach = _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2) * math.sqrt(2 * t * k / size_hint)
+            reach = typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2) * math.sqrt(2 * t * k / size_hint)
             if best is None or found.parted * reach < best.separation:
                 best = PaperPlan(replace(found, loss=whole, check_nano=check), share, found.parted * reach)
     if best is None:

@@ -23,7 +23,45 @@ COUNT_SHARE, POINT_SHARE = 0.42, 0.18
 """Shares of rho of the tree's counts and of its points; the Lloyd step has the rest."""
 LLOYD_COUNTS = 0.2
 """Share of the Lloyd step's rho that its counts have; its sums have the rest."""
-_LEVEL, _SLACK = 0.99, 1.3  # a cluster's ball holds this share of its points' weight, times this
+REACHED, SLACK = 0.99, 1.3
+"""In the Lloyd step a cluster's ball holds this share of its points' weight, and is so many times as wide."""
+
+
+@dataclass(frozen=True)
+class PublicBall:
+    """A public ball; records outside do not count.
+
+    Attributes
+    ----------
+    center : tuple of int
+        A lattice point.
+    squared : int
+        Squared radius in lattice steps.
+
+    Privacy
+    -------
+    Public: a function of the configuration alone. Whether a record is inside depends on that record only.
+
+    Source
+    ------
+    Specification 6.11; ours.
+    """
+
+    center: tuple[int, ...]
+    squared: int
+
+    def inside(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the points (n, d) inside, in their order."""
+        from ..._kernels import clusters
+
+        mask = np.empty(len(points), np.bool_)
+        clusters.within(points - np.array(self.center, np.float64), float(self.squared), mask)
+        return points[mask]
+
+    def box(self) -> PublicBox:
+        """Return the box around the ball."""
+        reach = math.isqrt(self.squared) + 1
+        return PublicBox(tuple(x - reach for x in self.center), tuple(x + reach for x in self.center))
 
 
 @dataclass(frozen=True)
@@ -103,7 +141,7 @@ class TreeClustering:
         rough, _ = k_means(stand.places, stand.weights, k, noise)
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
-        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, centers, _LEVEL)))
+        radii = np.maximum(1.0, np.ceil(SLACK * reaches(stand, centers, REACHED)))
         squared = [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()]
         sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(k, np.int64)
         trees.part_sums(points, centers, np.array(squared, np.float64), sums, sizes)

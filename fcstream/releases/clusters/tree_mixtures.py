@@ -15,18 +15,19 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import MAX_RADIUS_SQUARED, Grid
-from ..averages import Start, check_noise, in_parts
+from ..averages import BallAverage, Start, check_noise, in_parts
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..options import BuildContext, Options
-from ..trees.growing import PublicBox, TreeMechanism, box_of
+from ..trees.growing import PublicBox, TreeMechanism
 from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
 from .mixtures import ClusterMixture, ComponentLearner, mixture_in_user_units
 from .pipeline import nearest_labels
+from .tree_centers import REACHED, SLACK, PublicBall
+from .tree_release import region_of
 
 COUNT_SHARE, POINT_SHARE = 0.3, 0.1
 """Shares of rho of the tree's counts and of its points; the components have the rest."""
-_LEVEL, _SLACK = 0.99, 1.3  # a component's ball holds this share of its points' weight, times this
 _EVERYWHERE = 2**100  # the squared radius of a ball that holds every lattice point
 
 
@@ -67,13 +68,19 @@ class TreeMixturesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_o
     """Number of clusters; ``auto``: 2 to 12, chosen on the released points."""
     method: str = "tree"
     """How clusters are found."""
+    center: list[float] | None = None
+    """Center of the public ball, in the features' own (transformed) units. Left out: the middle of their ranges."""
+    ball: float | None = None
+    """Radius of the public ball in which records count, in scaled units. Left out: all count."""
     delta: float = 0.0
     """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> TreeMixturesRelease:
-        release = TreeMixturesRelease(self.pure_loss(), None if self.k == "auto" else self.k, box_of(setting.grid))
+        box, ball = region_of(self.center, self.ball, setting.grid)
+        k = None if self.k == "auto" else self.k
+        release = TreeMixturesRelease(self.pure_loss(), k, box, ball, setting.why)
         _ = release.inner
         return release
 
@@ -89,6 +96,8 @@ class TreeMixture:
     k : int or None
         Number of clusters; None chooses it on the released points.
     box : PublicBox
+    ball : PublicBall or None
+        Records outside do not count.
 
     Privacy
     -------
@@ -103,6 +112,7 @@ class TreeMixture:
     rho_nano: int
     k: int | None
     box: PublicBox
+    ball: PublicBall | None = None
 
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
@@ -110,7 +120,7 @@ class TreeMixture:
         if self.learner_nano < 9:
             raise ConfigError("must be larger for counts, means and second moments", "release.rho")
         check_noise(2**64, self.learner_nano - self.learner_nano // 3)  # of any ball
-        _ = self._learner(1).average
+        _ = self.average
 
     @functools.cached_property
     def tree(self) -> TreeMechanism:
@@ -121,12 +131,18 @@ class TreeMixture:
         """rho (nano) of the components."""
         return self.rho_nano - self.tree.loss.rho_nano
 
+    @property
+    def average(self) -> BallAverage:
+        """The average of each component's mean."""
+        return self._learner(1).average
+
     def _learner(self, radius_squared: int) -> ComponentLearner:
         return ComponentLearner(self.learner_nano, self.box.dimension, radius_squared, self.k or MOST_CHOSEN)
 
     def find(self, view: WindowView, noise: Noise, start: Start) -> ClusterMixture:
         """Find the mixture of one window, or refuse; `start` precedes each stage."""
-        tree, _ = self.tree.release(view.points(), noise, start)
+        ball = self.ball or PublicBall((0,) * self.box.dimension, _EVERYWHERE)
+        tree, _ = self.tree.release(view.points() if self.ball is None else ball.inside(view.points()), noise, start)
         if tree is None:
             return ClusterMixture("too_few")
         k = self.k or choose_k(tree, noise)
@@ -134,8 +150,8 @@ class TreeMixture:
         rough, _ = k_means(stand.places, stand.weights, k, noise)
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
-        radii = np.maximum(1.0, np.ceil(_SLACK * reaches(stand, centers, _LEVEL)))
-        labels = nearest_labels(view, centers, (0,) * self.box.dimension, _EVERYWHERE)
+        radii = np.maximum(1.0, np.ceil(SLACK * reaches(stand, centers, REACHED)))
+        labels = nearest_labels(view, centers, ball.center, ball.squared)
         begin, points = in_parts(start), view.points()
         parts = [
             self._learner(int(min(radii[j] ** 2, MAX_RADIUS_SQUARED))).release(
@@ -159,8 +175,8 @@ class TreeMixture:
 
 
 @functools.lru_cache(maxsize=64)
-def _built(rho_nano: int, k: int | None, box: PublicBox) -> TreeMixture:
-    return TreeMixture(rho_nano, k, box)
+def _built(rho_nano: int, k: int | None, box: PublicBox, ball: PublicBall | None) -> TreeMixture:
+    return TreeMixture(rho_nano, k, box, ball)
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,10 @@ class TreeMixturesRelease(MechanismBase):
     k : int or None
         None chooses it on released points.
     box : PublicBox
+    ball : PublicBall or None
+        Records outside do not count.
+    why : str
+        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -188,11 +208,13 @@ class TreeMixturesRelease(MechanismBase):
     loss: PrivacyLoss
     k: int | None
     box: PublicBox
+    ball: PublicBall | None = None
+    why: str = ""
     kind: str = "mixtures"
 
     @property
     def inner(self) -> TreeMixture:
-        return _built(self.loss.rho_nano, self.k, self.box)
+        return _built(self.loss.rho_nano, self.k, self.box, self.ball)
 
     @property
     def false_release(self) -> float:
@@ -215,4 +237,4 @@ class TreeMixturesRelease(MechanismBase):
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         line = f"k-means on the points of a tree of at most {self.box.depth} levels; components from all records"
-        return PlanNotes((line,), stopped=self.inner.tree.first)
+        return PlanNotes((self.why, line) if self.why else (line,), stopped=self.inner.tree.first)

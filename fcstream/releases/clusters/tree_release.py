@@ -9,22 +9,23 @@ from typing import ClassVar, Literal
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.views import WindowView
+from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from ..trees.growing import PublicBox, box_of
-from .centers import centers_in_user_units
-from .tree_centers import TreeClustering
+from .centers import centers_in_user_units, place_and_reach
+from .tree_centers import PublicBall, TreeClustering
 
 
 class TreeCentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``kind = "centers"`` with ``method = "tree"``: k centers that are answered for any records but too few.
 
-    Noisy counts divide the public ranges into boxes where records lie, each box gets a noisy mean, and k-means runs on
-    those released points; one noisy Lloyd step over all records follows. It needs no δ, no `size_hint`, and no clusters
-    that lie apart.
+    Noisy counts divide the public ranges (or the box around a public `ball`) into boxes where records lie, each box
+    gets a noisy mean, and k-means runs on those released points; one noisy Lloyd step over all records follows. It
+    needs no δ, no `size_hint`, and no clusters that lie apart.
 
     Released
     --------
@@ -58,15 +59,49 @@ class TreeCentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_on
     """Number of clusters; ``auto``: 2 to 12, chosen on the released points."""
     method: str = "tree"
     """How centers are found."""
+    center: list[float] | None = None
+    """Center of the public ball, in the features' own (transformed) units. Left out: the middle of their ranges."""
+    ball: float | None = None
+    """Radius of the public ball in which records count, in scaled units. Left out: all count."""
     delta: float = 0.0
     """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> TreeCentersRelease:
-        release = TreeCentersRelease(self.pure_loss(), None if self.k == "auto" else self.k, box_of(setting.grid))
+        box, ball = region_of(self.center, self.ball, setting.grid)
+        k = None if self.k == "auto" else self.k
+        release = TreeCentersRelease(self.pure_loss(), k, box, ball, setting.why)
         _ = release.inner
         return release
+
+
+def region_of(center: list[float] | None, ball: float | None, grid: Grid) -> tuple[PublicBox, PublicBall | None]:
+    """Return the box that a tree divides, and the ball in which records count if the configuration gives one.
+
+    Raises
+    ------
+    ConfigError
+        The center does not lie in the ranges, or the ball has no radius.
+
+    Privacy
+    -------
+    A function of the configuration alone.
+
+    Source
+    ------
+    Specification 6.16; ours.
+    """
+    box, (middle, reach) = box_of(grid), place_and_reach(center, ball, grid)
+    if ball is None:
+        return box, None
+    if not (math.isfinite(ball) and ball > 0):
+        raise ConfigError(f"must be a positive number, got {ball}", "release.ball")
+    # Wider by half a step in every feature, so that rounding takes no record out of it.
+    squared = grid.lattice.radius_squared(reach + grid.lattice.step * math.sqrt(grid.dimension) / 2, "release.ball")
+    found = PublicBall(tuple(int(x) for x in grid.lattice.coordinates(middle)), squared)
+    around = found.box()
+    return PublicBox(tuple(map(max, box.low, around.low)), tuple(map(min, box.high, around.high))), found
 
 
 @functools.lru_cache(maxsize=64)
@@ -85,6 +120,10 @@ class TreeCentersRelease(MechanismBase):
     k : int or None
         None chooses it on released points.
     box : PublicBox
+    ball : PublicBall or None
+        Records outside do not count.
+    why : str
+        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -99,6 +138,8 @@ class TreeCentersRelease(MechanismBase):
     loss: PrivacyLoss
     k: int | None
     box: PublicBox
+    ball: PublicBall | None = None
+    why: str = ""
     kind: str = "centers"
 
     @property
@@ -111,7 +152,8 @@ class TreeCentersRelease(MechanismBase):
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        return self.inner.find(view.points(), noise, charge.start).outcome()
+        points = view.points()
+        return self.inner.find(points if self.ball is None else self.ball.inside(points), noise, charge.start).outcome()
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` records; how wide its clusters are, and so their noise, only the data tell."""
@@ -129,4 +171,4 @@ class TreeCentersRelease(MechanismBase):
         if size is not None and self.k is not None:
             part = math.sqrt(RHO_UNIT / (2 * step.sum_nano)) / max(1.0, size / self.k)
             lines.append(f"a center's noise is about {part:.2g} of its cluster's radius, for clusters of equal size")
-        return PlanNotes(tuple(lines), stopped=self.inner.tree.first)
+        return PlanNotes((self.why, *lines) if self.why else tuple(lines), stopped=self.inner.tree.first)

@@ -111,7 +111,15 @@ BALL = {"kind": "mean", "method": "ball", "center": [20.0, 50.0], "delta": None,
     [
         ({**BALL, "radius": 90.0, "rho": 4e-9}, 1e-6),
         (
-            {"kind": "mixtures", "method": None, "radius": None, "spread": 60.0, "k": 2, "rho": 9e-6, "delta": 1e-8},
+            {
+                "kind": "mixtures",
+                "method": "friendly",
+                "radius": None,
+                "spread": 60.0,
+                "k": 2,
+                "rho": 9e-6,
+                "delta": 1e-8,
+            },
             1e-6,
         ),
     ],

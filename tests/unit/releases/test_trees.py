@@ -192,9 +192,9 @@ def test_a_center_with_few_records_stays_where_the_tree_puts_it():
         ({"bounds": (-1e10, 1e10)}, "bounds: range"),
         ({"tuples": 9}, "tuples: belongs to methods"),
         ({"rho": 1e-8}, "release.rho: must be larger"),
-        ({"method": "auto"}, "bounds: belongs to method 'tree'"),
-        ({"method": "auto", "bounds": None}, "ball: must be given: it is public, and method 'auto' needs it"),
-        ({"method": "auto", "bounds": None, "ball": 1.0}, "size_hint: must be given"),
+        ({"method": "friendly"}, "bounds: belongs to method 'tree'"),
+        ({"method": "friendly", "bounds": None, "size_hint": 9}, "ball: must be given: it is public, and method 'fr"),
+        ({"method": "friendly", "bounds": None, "ball": 1.0}, "size_hint: must be given"),
     ],
 )
 def test_what_does_not_fit_is_named(changes, message):
