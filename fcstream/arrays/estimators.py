@@ -152,7 +152,7 @@ class PrivateMean(PrivateEstimator):
     center: Sequence[float] | None = None
     radius_min: float | None = None
     radius_max: float | None = None
-    outliers: float = 0.0
+    outliers: float | str = 0.0
     scale: str | None = None
     noise: Noise | None = None
 

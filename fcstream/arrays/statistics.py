@@ -37,11 +37,11 @@ def private_mean(
     center: Sequence[float] | None = None,
     radius_min: float | None = None,
     radius_max: float | None = None,
-    outliers: float = 0.0,
+    outliers: float | str = 0.0,
     scale: str | None = None,
     noise: Noise | None = None,
 ) -> Release:
-    """Release the differentially private mean of an array's rows, with outliers left out.
+    """Release the differentially private mean of an array's rows, with outliers left out or moved nearer.
 
     Parameters
     ----------
@@ -66,9 +66,11 @@ def private_mean(
         Public center, for ``ball``.
     radius_min, radius_max : float, optional
         Public range in which ``radius="search"`` looks for the diameter; it may span many powers of ten.
-    outliers : float
+    outliers : float or "clip"
         Public guess, in [0, 1/2), of the share of rows that are outliers, for ``recentered``. It only serves planning:
-        outliers are left out of the mean even if the guess is wrong.
+        outliers are left out of the mean even if the guess is wrong. ``"clip"`` is for the mean of all rows, of skewed
+        data: rows that lie far out are moved to the border of a ball instead, chosen so that this and the noise
+        together do the least harm.
     scale : "learned", optional
         Divides each column by a scale that is found privately, the difference of its quartiles, for a tenth of rho. All
         other distances (`radius`, `step`, `spread`, `radius_min`, `radius_max`) are then in these scales. By default
@@ -80,7 +82,8 @@ def private_mean(
     -------
     Release
         ``value`` and ``sigma`` in the rows' units, or a refusal: ``too_few`` rows, or ``no_core`` if there are enough
-        rows but they lie too far apart.
+        rows but they lie too far apart. ``parts["tail_share"]`` is the noisy share of rows that were left out, or
+        clipped, where the spread is found privately.
 
     Raises
     ------
@@ -111,6 +114,8 @@ def private_mean(
     """
     if method not in ("recentered", "friendly", "ball"):
         raise ConfigError(f"must be 'recentered', 'friendly' or 'ball', got {method!r}", "method")
+    if isinstance(outliers, str) and outliers != "clip":
+        raise ConfigError(f"must be a share of rows or 'clip', got {outliers!r}", "outliers")
     rows, low, high = _checked(points, bounds, radius=radius, rho=rho, delta=delta)
     options = SearchOptions(
         method=method,
@@ -122,7 +127,7 @@ def private_mean(
         center=None if center is None else list(center),
         radius_min=radius_min,
         radius_max=radius_max,
-        outliers=outliers,
+        outliers=outliers,  # type: ignore[arg-type]
     )
     if scale not in (None, "learned"):
         raise ConfigError(f"must be 'learned' or left out, got {scale!r}", "scale")

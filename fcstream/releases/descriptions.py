@@ -141,8 +141,9 @@ DESCRIPTIONS = {
         _MEAN,
         "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
         "rough center, a noisy histogram of distances a radius; then two noisy means of the core, clipped to balls "
-        "around better and better centers, are taken.",
-        f"{_OF_THE_CORE} {_MEASURED}",
+        "around better and better centers, are taken. With `outliers` clip these three are of all records.",
+        f"{_OF_THE_CORE} With `outliers` clip no record is left out, and far ones are moved to a border at which noise "
+        f"and that error are about alike. `tail_share` tells how many lay outside. {_MEASURED}",
         (FC22, CKS20, OURS),
         ("5.4", "4.2"),
         ("5.4", "3.2", "5.1", "5.3"),

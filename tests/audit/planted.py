@@ -462,6 +462,13 @@ FAULTS = [
         (f"{MECHANISMS}[tracking, record outside]",),
     ),
     Fault(
+        "distances of a recentered mean without noise",
+        "releases/means/mean.py",
+        "bins += noise.discrete_gaussian(",
+        "bins += 0 * noise.discrete_gaussian(",
+        ("unit/releases/test_clipped_means.py::test_a_release_equals_the_naive_twin[600-3-skewed]",),
+    ),
+    Fault(
         "points between one and two radii of a zooming mean unclipped",
         "releases/means/zooming.py",
         "sums.clipped_sum(tiles, len(near), near, center, float(square), out)",

@@ -49,6 +49,8 @@ FRIENDLY = {"release": {"rho": 0.5, "method": "friendly", "size_hint": 1900}}
 CASES = {  # configuration, whether the extra record lies far away, number of records
     "recentered, edge": ({"release": {"rho": 0.5}}, False, 400),
     "recentered, far": ({"release": {"rho": 0.5}}, True, 400),
+    "clip, edge": ({"release": {"rho": 0.5, "outliers": "clip"}}, False, 400),
+    "clip, far": ({"release": {"rho": 0.5, "outliers": "clip"}}, True, 400),
     "friendly, edge": (FRIENDLY, False, 1900),
     "ball, edge": (
         {"release": {"rho": 0.5, "method": "ball", "center": [20.0, 50.0], "radius": 3.0, "size_hint": None}},
@@ -71,7 +73,7 @@ def test_the_whole_release_stays_below_its_claim(name):
     assert epsilon_lower_bound(a, b, delta) < claim
 
 
-@pytest.mark.parametrize("name", ["recentered, edge", "friendly, edge", "ball, edge", "count"])
+@pytest.mark.parametrize("name", ["recentered, edge", "clip, edge", "friendly, edge", "ball, edge", "count"])
 def test_noise_that_is_far_too_small_is_caught(name):
     sections, far, n = CASES[name]
     one, two = neighbors(n, far)

@@ -328,7 +328,16 @@ INSIDE = {
         "oracles",
         "tuples",
     ],
-    "releases.means": ["searched", "tracking", "__init__", "approximate_dp", "mean", "spread_histogram", "zooming"],
+    "releases.means": [
+        "searched",
+        "tracking",
+        "__init__",
+        "approximate_dp",
+        "mean",
+        "shares",
+        "spread_histogram",
+        "zooming",
+    ],
     "releases.statistics": [
         "clipped",
         "learned",

@@ -254,6 +254,11 @@ def real_data(bench) -> Wanted:
     return "machines_1h:", "core's mean: 0[.]00", "bias of the core: 0[.][1-9]", "windows: [1-9]", "spent: "
 
 
+def skewed_means(bench) -> Wanted:
+    main_of(bench, "--seeds", "1", "--sets", "few normal", "Pareto")
+    return "few normal +n=900 d=5 rho=1 ideal", "Pareto .* clip 0[.]0[0-9]+ [(][0-2][.]"
+
+
 def regress(bench) -> Wanted:
     for name in bench.CASES.keys() - {"start"}:
         bench.run_case(name, 0)
@@ -319,7 +324,7 @@ RUNS: dict[str, Callable[[types.ModuleType], Wanted]] = {
     for run in (
         accounting, accuracy, answers, cliffs, closes, clusters, covariance, decisions, engine, format_rates, frequent,
         http_in, journals, kernels, keys, learned_scales, local, moments, nested, predicates, quantiles, real_data,
-        regress, scale, small_means, sums, synthetic, totals, tree, zooming,
+        regress, scale, skewed_means, small_means, sums, synthetic, totals, tree, zooming,
     )
 }  # fmt: skip
 

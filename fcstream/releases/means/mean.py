@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -33,18 +33,23 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
+from .shares import AIM, RhoShares, divide_rho, predicted_noise
 from .spread_histogram import (
-    FINE,
     best_reach,
+    clipping_radii,
+    clipping_reach,
+    fine_bins,
     histogram_radii,
     least_distance,
     supposed_bins,
     supposed_deviation,
+    tail_count,
 )
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
 MAX_CORE_SHARE = 0.6
+_DOWN = 1 - 1e-9  # a radius at the end of a bin may be computed a little above it
 LIKELY = 0.5
 """A mean that is told its share of outliers must release at least with this probability."""
 
@@ -55,11 +60,14 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     Released
     --------
     value
-        One number per feature: the mean of the core, without outliers.
+        One number per feature: the mean of the core, without outliers; with ``outliers = "clip"`` of all records.
     sigma
         One number per feature.
     count, core_count
         Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+    parts.tail_share
+        Where the spread is found privately: the noisy share of records that were left out, or moved to the border of
+        the ball.
 
     Cost
     ----
@@ -94,8 +102,9 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
     (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
     thousand records."""
-    outliers: float = 0.0
-    """Share of records that are expected to be outliers, where they are many."""
+    outliers: float | Literal["clip"] = 0.0
+    """Share of records that are expected to be outliers, where they are many. ``clip`` is for the mean of everybody, of
+    skewed data: records that lie far out are moved to the border of a ball instead of being left out."""
     radius_min: float | None = None
     """Lower public end of the search, with ``radius = "search"``."""
     radius_max: float | None = None
@@ -125,6 +134,8 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
                     f"belongs to radius 'search' of 'recentered' and 'friendly', not to method {self.method!r}",
                     f"release.{key}",
                 )
+        if self.clips and self.method != "recentered":
+            raise ConfigError("must be a share: 'clip' belongs to the method 'recentered'", "release.outliers")
         if self.outliers and self.method not in ("recentered", "tracking"):
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
         if is_ball:
@@ -137,6 +148,16 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.center is not None:
             raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
         return self.core_mean(self.radius, setting)
+
+    @property
+    def clips(self) -> bool:
+        """Whether records that lie far out are moved to the border of a ball."""
+        return self.outliers == "clip"
+
+    @property
+    def share(self) -> float:
+        """Expected share of outliers."""
+        return 0.0 if isinstance(self.outliers, str) else self.outliers
 
     def core_mean(self, radius: float, setting: BuildContext) -> FriendlyMean | RecentredMean:
         """Make the mechanism of a mean whose center is unknown."""
@@ -153,9 +174,13 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
                     "release.spread",
                 )
             steps = float(self.spread) / lattice.step
-        mean = RecentredMean(loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.outliers)
+        if self.clips and steps is not None:
+            raise ConfigError("must be 'histogram' where records are clipped: it finds the ball", "release.spread")
+        mean = RecentredMean(
+            loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.share, clips=self.clips
+        )
         if self.method == "recentered":
-            check_outliers(mean, self.outliers, size_hint)
+            check_outliers(mean, self.share, size_hint)
         return mean
 
 
@@ -331,17 +356,6 @@ class FriendlyMean(CoreStage, PointMechanism):
 
 
 @dataclass(frozen=True)
-class _RhoShares:
-    """Division of rho (nano) among the steps of the recentred average, chosen from public numbers."""
-
-    core: int
-    center: int
-    histogram: int
-    middle: int
-    final: int
-
-
-@dataclass(frozen=True)
 class RecentredMean(CoreStage, PointMechanism):
     """Mechanism of the default mean: it finds a core and a rough center, then averages the core around better centers.
 
@@ -363,6 +377,9 @@ class RecentredMean(CoreStage, PointMechanism):
         gets the rho that it needs to find a core without them.
     given_pairs : PairSampling or None
         Pairs that the core is found from. None chooses them for this loss and size.
+    clips : bool
+        Whether the mean is that of all points, those outside of the ball moved to its border; the core only gives the
+        rough center.
 
     Privacy
     -------
@@ -370,6 +387,9 @@ class RecentredMean(CoreStage, PointMechanism):
     algorithm that runs on it is made of `FriendlyAverage` (the other delta/2), a histogram of the core's distances from
     the resulting center (one bin per record, sensitivity 1), and two `BallAverage`. The core is charged once for all of
     them. Shares and radii come from public numbers and released values only.
+
+    With `clips` the friendly algorithm is `FriendlyAverage` alone. The histogram and the two `BallAverage` then read
+    all points; each is rho-zCDP whatever the points are, so that the losses add up to the same.
 
     Source
     ------
@@ -386,6 +406,7 @@ class RecentredMean(CoreStage, PointMechanism):
     outliers: float = 0.0
     kind: str = "mean"
     given_pairs: PairSampling | None = None
+    clips: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.outliers < 0.5:
@@ -411,7 +432,9 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @cached_property
     def _histogram_radii(self) -> NDArray[np.float64]:
-        return histogram_radii(self.radius_squared)
+        if self.clips:
+            return clipping_radii(self.radius_squared, self.dimension)
+        return histogram_radii(self.radius_squared, fine_bins(self.dimension))
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
@@ -423,7 +446,9 @@ class RecentredMean(CoreStage, PointMechanism):
         if rough is None:
             return Outcome(self.refusal_reason(core.count), count=core.count)
         charge.start(PrivacyLoss(self._shares.histogram))
-        center, reach = to_center(rough.value), self._reach(kept, rough, noise)
+        if self.clips:
+            kept = view.select(np.ones(view.size, np.bool_))
+        center, (reach, tail) = to_center(rough.value), self._reach(kept, rough, noise)
         spread, ball = self._first_ball(reach, float(rough.sigma[0]))
         better, count = self.middle.release(kept, center, ball, noise, charge.start)
         if better is not None and (sigma := float(better.sigma.max())) < rough.sigma[0]:
@@ -433,7 +458,13 @@ class RecentredMean(CoreStage, PointMechanism):
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         if estimate is None:
             return Outcome(self.refusal_reason(core.count), count=core.count, core_count=count)
-        return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread)
+        parts = None if tail is None else {"tail_share": self._tail_share(tail, core.count or 0, count)}
+        return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread, parts=parts)
+
+    def _tail_share(self, tail: int, everybody: int, count: int) -> float:
+        """Return the share of the points that lie outside, from noisy numbers of those behind the value and far out."""
+        outside, size = (tail, count) if self.clips else (tail + everybody - count, everybody)
+        return min(1.0, max(0.0, outside / max(1, size)))
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` points, of which the share `outliers` are outliers."""
@@ -444,7 +475,7 @@ class RecentredMean(CoreStage, PointMechanism):
         ]
         return Forecast(
             release_probability(kept, needs),
-            _chain(self._shares, self.center, self._guess, self.dimension, mean_size(kept)),
+            predicted_noise(self._shares, self.center, self._guess, self.dimension, mean_size(kept)),
         )
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
@@ -465,7 +496,7 @@ class RecentredMean(CoreStage, PointMechanism):
         bounds, variance = self._histogram_radii, RHO_UNIT / (2 * max(1, self._shares.histogram))
         found = []
         for bins in supposed_bins(bounds, math.hypot(deviation, sigma), d, int(kept), variance):
-            reach = best_reach(bins, np.sqrt(bounds), variance, math.sqrt(d) * self.final.sigma(1, kept))
+            reach, _ = self._read(bins, variance, math.sqrt(d) * self.final.sigma(1, kept))
             spread, ball = self._first_ball(reach, sigma)
             better = self.middle.sigma(ball, kept)
             if better < sigma:
@@ -500,10 +531,13 @@ class RecentredMean(CoreStage, PointMechanism):
         true = math.sqrt(max(reach**2 - error**2, (reach / 4) ** 2)) if error < reach else reach
         return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
 
-    def _reach(self, kept: Selection, rough: Estimate, noise: Noise) -> float | None:
-        """Measure how far the core lies from the rough center, with a noisy histogram; None for a public spread."""
+    def _reach(self, kept: Selection, rough: Estimate, noise: Noise) -> tuple[float | None, int | None]:
+        """Measure how far points lie from the rough center, and how many farther, with a noisy histogram.
+
+        Both are None for a public spread.
+        """
         if self.spread is not None:
-            return None
+            return None, None
         from ..._kernels import sums
 
         center, bounds = to_center(rough.value), self._histogram_radii  # bins between equal bounds stay empty
@@ -514,10 +548,20 @@ class RecentredMean(CoreStage, PointMechanism):
         bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
         # Length of the noise vector that a ball of radius 1 would leave in the final mean.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
-        return best_reach(bins, np.sqrt(bounds), variance, unit_noise)
+        return self._read(bins, variance, unit_noise)
+
+    def _read(self, bins: NDArray[np.int64], variance: float, unit_noise: float) -> tuple[float, int]:
+        """Find the reach in a noisy histogram, and the noisy number of points farther away."""
+        edges = np.sqrt(self._histogram_radii)
+        if self.clips:
+            reach = clipping_reach(bins, edges, variance, unit_noise)
+            return reach, int(bins[int(np.searchsorted(edges, reach * _DOWN)) + 1 :].sum())
+        fine = fine_bins(self.dimension)
+        reach = best_reach(bins, edges, variance, unit_noise, fine)
+        return reach, tail_count(bins, edges, reach, variance, fine)
 
     @cached_property
-    def _shares(self) -> _RhoShares:
+    def _shares(self) -> RhoShares:
         delta = PrivacyLoss(0, self.loss.delta_femto // 2)
         # A sampled core gets a tenth of rho, as in the papers: with less rho it would need more pairs, and sampling is
         # meant to save pairs.
@@ -533,59 +577,10 @@ class RecentredMean(CoreStage, PointMechanism):
             else core_share(self.loss).rho_nano
         )
         guess, histogram = self._guess, self.spread is None
-        return _divide(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, histogram)
+        aim = None if not histogram else 0.0 if self.clips else AIM
+        return divide_rho(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, aim)
 
     @property
     def _core_hint(self) -> int:
         """Return a public guess of the core's size."""
         return max(1, round((1 - self.outliers) * self.size_hint))
-
-
-@lru_cache(maxsize=64)
-def _divide(
-    loss: PrivacyLoss,
-    core: int,
-    radius_squared: int,
-    dimension: int,
-    size_hint: int,
-    guess: Spread,
-    with_histogram: bool,
-) -> _RhoShares:
-    """Find the division of rho with the smallest predicted noise, from public numbers, for a given `core` (nano)."""
-    delta = PrivacyLoss(0, loss.delta_femto // 2)
-    rest, histogram = loss.rho_nano - core, 0
-    if with_histogram:
-        # Noise of 0.3% of the points per radius is small enough to show where the tail ends; the histogram gets at most
-        # a tenth of rho.
-        histogram = max(1, min(rest // 10, int(FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
-        rest -= histogram
-    best: tuple[float, _RhoShares] | None = None
-    for center in (rest * np.geomspace(0.01, 0.7, 30)).astype(np.int64).tolist():
-        if center < 1000:
-            continue
-        average = FriendlyAverage(PrivacyLoss(center, loss.delta_femto - delta.delta_femto), radius_squared, size_hint)
-        for middle in (rest * np.geomspace(0.01, 0.5, 16)).astype(np.int64).tolist():
-            final = rest - center - middle
-            if min(final, middle) < 1000:
-                continue
-            shares = _RhoShares(core, center, histogram, middle, final)
-            predicted = _chain(shares, average, guess, dimension, size_hint)
-            if best is None or predicted < best[0]:
-                best = (predicted, shares)
-    if best is None:
-        raise ConfigError(f"must be at least 1e-5, got {loss.rho:g}: there is nothing to divide", "release.rho")
-    return best[1]
-
-
-def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
-    """Predict the noise deviation per coordinate of the recentred average's last step, in lattice steps."""
-    quantile = norm_quantile(dimension, 0.01)
-    n_hat = size - center.offset
-    if n_hat < 1:
-        n_hat = 1 / (2 - n_hat)  # keeps falling, so that a search finds its way out
-    sigma = center.sigma(n_hat, dimension)
-    count = max(size, 1.0)
-    for nano in (shares.middle, shares.final):
-        average = BallAverage.split(nano, dimension)
-        sigma = average.sigma(spread.radius(sigma * quantile) ** 2, count)
-    return sigma

@@ -74,6 +74,7 @@ class SearchedMean(PointMechanism):
         ``friendly`` is FC_Avg_UnknownDiam, whose search tolerates no outliers: 3% of gross outliers make 6% of the
         pairs, and the radius found may then be the distance of these outliers.
     outliers : float
+    clips : bool
         See `RecentredMean`.
     sampling : str
         Which pairs the core is found from: ``exact``, ``blocks`` or ``hidden``. If not ``exact``, the search compares
@@ -105,6 +106,7 @@ class SearchedMean(PointMechanism):
     outliers: float = 0.0
     kind: str = "mean"
     sampling: str = "exact"
+    clips: bool = False
     false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -249,11 +251,14 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     Released
     --------
     value
-        One number per feature: the mean of the core, without outliers.
+        One number per feature: the mean of the core, without outliers; with ``outliers = "clip"`` of all records.
     sigma
         One number per feature.
     count, core_count
         Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+    parts.tail_share
+        Where the spread is found privately: the noisy share of records that were left out, or moved to the border of
+        the ball.
     parts.scale, parts.scale_source
         Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
         release, or the ``public`` range, if windows hold too few records.
@@ -286,11 +291,21 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             if getattr(self, key) != allowed:
                 raise ConfigError("must be left out when the radius is searched for", f"release.{key}")
         if self.outliers and self.method == "friendly":
-            raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
+            where = "method 'recentered'" if self.clips else "methods 'recentered' and 'tracking'"
+            raise ConfigError(f"belongs to the {where}", "release.outliers")
         radii = search_radii(setting.grid.lattice, self.radius_min, self.radius_max)
         loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
-        mean = SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers, sampling=self.pairs)
-        check_outliers(mean, self.outliers, size_hint)
+        mean = SearchedMean(
+            loss,
+            radii,
+            setting.dimension,
+            size_hint,
+            self.method,
+            self.share,
+            sampling=self.pairs,
+            clips=self.clips,
+        )
+        check_outliers(mean, self.share, size_hint)
         return mean
 
 
@@ -312,6 +327,7 @@ def _recentred(mechanism: SearchedMean, radius_squared: int) -> RecentredMean:
         mechanism.size_hint,
         sampling=mechanism.sampling,
         outliers=mechanism.outliers,
+        clips=mechanism.clips,
     )
 
 

@@ -17,16 +17,43 @@ from ..averages import chi_quantile
 
 RADIUS_RATIO = 1.25
 FINE = 3
-"""Fine bins of a coarse bin."""
+"""Fine bins of a coarse bin, up to `FINE_TO` dimensions."""
+FINE_TO = 270
+"""Dimension above which distances lie so close together that finer bins show more: the deviation of those of normal
+points is 1 / sqrt(2 d) of them."""
+CLIP_TO = 30
+"""The same for `clipping_radii`, where a bin is a whole coarse one."""
+FARTHEST = math.isqrt(2**53 - 1)
+"""Radius of the largest ball in which arithmetic is exact, in lattice steps."""
+PULL = 1.4
+"""How much of the pull of clipped points counts, for those among them that noise hides."""
 _SUPPOSED = 64  # histograms of a prediction
+_SURE = 4.0  # squared noise deviations by which points near the others must stand out,
+_FAR = 4.0  # and for each factor of e farther
+_BULK = 0.75  # share of the points that are near
+_PARTS = 4  # of a bin, over which its points are taken to be spread evenly
 _TAIL = 3.0  # noise deviations by which a tail must stand out
 _RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
 
 
-def histogram_radii(radius_squared: int) -> NDArray[np.float64]:
+def fine_bins(dimension: int) -> int:
+    """Return the number of fine bins of a coarse one.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    return max(FINE, math.ceil(FINE * math.sqrt(dimension / FINE_TO)))
+
+
+def histogram_radii(radius_squared: int, fine: int = FINE) -> NDArray[np.float64]:
     """Return the squared distances that bound the bins, ascending, for a diameter in squared lattice steps.
 
-    They form a grid from far below the diameter to twice the diameter.
+    They form a grid from far below the diameter to twice the diameter, with `fine` bins to each coarse one.
 
     Privacy
     -------
@@ -37,7 +64,7 @@ def histogram_radii(radius_squared: int) -> NDArray[np.float64]:
     Specification 5.4; ours.
     """
     top = 2 * math.sqrt(radius_squared)
-    radii = top / RADIUS_RATIO ** np.arange(24, -1 / FINE, -1 / FINE)
+    radii = top / RADIUS_RATIO ** np.arange(24, -1 / fine, -1 / fine)[: 24 * fine + 1]
     squares: NDArray[np.float64] = np.floor(np.maximum(radii, 1.0) ** 2)
     return squares
 
@@ -79,11 +106,35 @@ def supposed_bins(
         yield np.rint(size * shares + deviations * noise.normals(len(shares))).astype(np.int64)
 
 
-def best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
-    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
+def clipping_radii(radius_squared: int, dimension: int) -> NDArray[np.float64]:
+    """Return the squared distances that bound the bins, ascending, where points outside of the core count too.
 
-    `bins` (f b + 2,) are noisy counts with f bins to each coarse bin, and `edges` (f b + 1,) are the upper ends of the
-    bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
+    They form a grid from far below the diameter to twice the diameter, and then each is twice the one before, up to
+    the largest ball in which arithmetic is exact: few wide bins tell best whether a few points lie far out.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    near = histogram_radii(radius_squared, max(1, math.ceil(math.sqrt(dimension / CLIP_TO))))
+    far, radius = [], 4 * math.sqrt(radius_squared)
+    while radius < FARTHEST:
+        far.append(math.floor(radius**2))
+        radius *= 2
+    return np.minimum(np.append(near, np.array(far, np.float64)), float(2**53 - 1))
+
+
+def clipping_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+    """Find the radius at which noise and the pull of points moved to the border of the ball are smallest together.
+
+    `bins` (b + 1,) are noisy counts of distances up to each of the `edges` (b,) and beyond the last. The pull is judged
+    as if all points outside lay on one side. Bins count up to the last one from which some bins together stand out from
+    their noise, by the more the farther they are: noise there would cause the largest errors. Radii may lie within
+    bins, whose points are taken to be spread evenly on a logarithmic scale.
 
     Privacy
     -------
@@ -93,11 +144,75 @@ def best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: fl
     ------
     Specification 5.4; ours.
     """
-    ends = np.arange(0, len(edges), FINE)
-    coarse = np.add.reduceat(bins, np.append([0], ends + 1))
-    last = best_bin(coarse, edges[ends], FINE * variance, unit_noise)
+    ends = np.append(edges, 2 * edges[-1])
+    sums = np.append(0, np.cumsum(bins))
+    size = max(1, int(sums[-1]))
+    near = ends[np.append(np.flatnonzero(sums[1:] >= _BULK * size), len(edges))[0]]
+    sure = np.sqrt(_SURE + _FAR * np.maximum(0.0, np.log(ends / near)))
+    top = len(edges)
+    while top > 0:
+        runs = sums[top + 1 :] - sums[top]
+        if (runs > sure[top] * np.sqrt(variance * np.arange(1, len(runs) + 1))).any():
+            break
+        top -= 1
+    starts = np.append(edges[0] / RADIUS_RATIO, edges)[: top + 1, np.newaxis]
+    ratios, parts = ends[: top + 1, np.newaxis] / starts, np.arange(_PARTS)
+    radii, middles = ((starts * ratios ** ((parts + end) / _PARTS)).ravel() for end in (1, 0.5))
+    counts = np.repeat(bins[: top + 1] / _PARTS, _PARTS)
+    best, found = math.inf, float(edges[-1])
+    for k in range(_PARTS - 1, min(len(radii), len(edges) * _PARTS)):
+        radius = float(radii[k])
+        pull = max(0.0, float((counts[k + 1 :] * (middles[k + 1 :] - radius)).sum())) / size
+        cost = math.hypot(unit_noise * radius, PULL * pull)
+        if cost < best:
+            best, found = cost, radius
+    return found
+
+
+def tail_count(
+    bins: NDArray[np.int64], edges: NDArray[np.float64], reach: float, variance: float, fine: int = FINE
+) -> int:
+    """Return the noisy number of points between an edge and the end of the tail, above which bins hold only noise.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    top = last_full(_coarse(bins, fine).tolist(), math.sqrt(fine * variance))
+    return int(bins[int(np.searchsorted(edges, reach)) + 1 : fine * top + 1].sum())
+
+
+def _coarse(bins: NDArray[np.int64], fine: int) -> NDArray[np.int64]:
+    """Add up the fine bins of each coarse one; the first and the last stand for themselves."""
+    starts = np.append([0], np.arange(0, len(bins) - 1, fine) + 1)
+    found: NDArray[np.int64] = np.add.reduceat(bins, starts)
+    return found
+
+
+def best_reach(
+    bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float, fine: int = FINE
+) -> float:
+    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
+
+    `bins` (f b + 2,) are noisy counts with f = `fine` bins to each coarse bin, and `edges` (f b + 1,) are the upper
+    ends of the bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
+
+    Privacy
+    -------
+    Post-processing of released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    ends = np.arange(0, len(edges), fine)
+    last = best_bin(_coarse(bins, fine), edges[ends], fine * variance, unit_noise)
     at = int(ends[last])
-    while at > max(0, ends[last] - FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
+    while at > max(0, ends[last] - fine + 1) and bins[at] <= 2 * math.sqrt(variance):
         at -= 1
     return float(edges[at])
 

@@ -45,6 +45,8 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
     track
         Where the next window starts, in lattice steps: `center`, `sigma`, `reach`, `across`, `share`, `drift`. Without
         a ``radius``, `reach` and `across` are the radius of the next window's ball.
+    parts.tail_share
+        The noisy share of records outside of the ball.
     parts.scale, parts.scale_source
         Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
         release, or the ``public`` range, if windows hold too few records.
@@ -227,7 +229,8 @@ class TrackingMean(PointMechanism):
             first,
             lost,
         )
-        return Outcome(None, estimate.value, estimate.sigma, everybody, count, track=moved)
+        parts = {"tail_share": max(0, outside) / max(1, everybody)}
+        return Outcome(None, estimate.value, estimate.sigma, everybody, count, track=moved, parts=parts)
 
 
 def _begin(outcome: Outcome) -> Track | None:

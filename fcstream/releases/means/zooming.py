@@ -50,6 +50,12 @@ class _NearCounts(NamedTuple):
     inside: int
     everybody: int
 
+    @property
+    def parts(self) -> dict[str, float]:
+        """What a release tells of them: the share of points outside of the ball."""
+        outside = max(0, self.bins[-2] + max(0, self.bins[-1]))
+        return {"tail_share": min(1.0, outside / max(1, self.everybody))}
+
 
 class _Looked(NamedTuple):
     """What a look into one ball found; released. Without a value, either too few or other points are there."""
@@ -229,7 +235,10 @@ class ColdStart:
         counts = self.look.count(points, center, radius, noise, start)
         found = self.look.mean(points, center, radius, counts, self.box, noise, start)
         reason = None if found.value is not None else "too_few"
-        return Outcome(reason, found.value, found.sigma, counts.everybody, counts.inside, track=found.track)
+        parts = None if reason else counts.parts
+        return Outcome(
+            reason, found.value, found.sigma, counts.everybody, counts.inside, track=found.track, parts=parts
+        )
 
     def _rough(self, points: NDArray[np.float64], count: int, noise: Noise) -> tuple[NDArray[np.float64], float]:
         """Return the mean of the points, each clamped to the box, within the box, and the length of its noise."""
@@ -337,7 +346,9 @@ class ZoomingMean(PointMechanism):
         found = self.look.mean(points, center, radius, counts, self.box, noise, charge.start)
         if found.value is None:  # nobody says that they have moved
             return Outcome("too_few", count=counts.everybody, core_count=counts.inside, track=self.track)
-        return Outcome(None, found.value, found.sigma, counts.everybody, counts.inside, track=found.track)
+        return Outcome(
+            None, found.value, found.sigma, counts.everybody, counts.inside, track=found.track, parts=counts.parts
+        )
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window that starts cold; how far its records lie from each other, only the data tell."""
