@@ -293,8 +293,11 @@ def release_probability(law: list[tuple[float, float, float]], needs: list[tuple
     sizes = means + nodes * np.sqrt(variances)
     chances = weights * node_weights * (sizes >= 0.5)
     for threshold, noise_variance in needs:
-        passes = map(normal_above, ((threshold - sizes.ravel()) / math.sqrt(noise_variance)).tolist())
-        chances *= np.fromiter(passes, np.float64, sizes.size).reshape(sizes.shape)  # importing scipy takes longer
+        above = (threshold - sizes) / math.sqrt(noise_variance)
+        passes = np.where(above < 0.0, 1.0, 0.0)
+        open_ones = ~((above < -8.5) | (above > 39.0))  # beyond these the chance is 1 or 0 in float64
+        passes[open_ones] = [normal_above(x) for x in above[open_ones].tolist()]  # importing scipy takes longer
+        chances *= passes
     return min(1.0, float(chances.sum()))
 
 

@@ -263,6 +263,16 @@ class Grid:
         step = self.lattice.step
         return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]
 
+    def rows_inside(self, steps: NDArray[np.float64]) -> list[list[float]]:
+        """Convert released points (n, d) to `values`, each clipped to the public range of its feature."""
+        columns = []
+        for feature, some in zip(self.features, np.asarray(steps, np.float64).T, strict=True):
+            found = feature.origin + feature.scale * (some * self.lattice.step)
+            low, high = feature.inside(-math.inf), feature.inside(math.inf)
+            found = np.where(low > found, low, found)
+            columns.append(np.where(high < found, high, found))
+        return np.stack(columns, axis=1).tolist()  # type: ignore[no-any-return]
+
     def widths(self, steps: NDArray[np.float64]) -> list[float]:
         """Convert released standard deviations from lattice steps to the features' own (transformed) units."""
         step = self.lattice.step

@@ -137,8 +137,7 @@ class TreeRelease(MechanismBase):
         parts = dict(outcome.parts or {})
         # Boxes end half a step beyond their values, where the next ones begin.
         for name, beyond in (("low", -0.5), ("high", 0.5), ("means", 0.0)):
-            rows = [grid.values(row + beyond) for row in np.asarray(parts[name], np.float64)]
-            parts[name] = [[f.inside(x) for x, f in zip(row, grid.features, strict=True)] for row in rows]
+            parts[name] = grid.rows_inside(np.asarray(parts[name], np.float64) + beyond)
         return ReleaseValues(outcome.value.tolist(), outcome.sigma.tolist(), features, transforms, parts)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
