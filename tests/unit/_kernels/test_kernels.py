@@ -108,6 +108,7 @@ def test_fuzz_at_the_boundary(monkeypatch):
     pool.set_threads(None)
 
 
+@pytest.mark.slow
 def test_fuzz_over_sliding_panes(monkeypatch):
     rng = np.random.default_rng(5)
     for _ in range(12):
@@ -171,6 +172,7 @@ def test_trap_a_radius_far_above_the_spread_does_not_wrap(radius_squared):
     assert count(points, radius_squared).tolist() == [300] * 300
 
 
+@pytest.mark.slow
 def test_trap_outliers_do_not_spoil_the_scale():
     rng = np.random.default_rng(0)
     points = np.rint(rng.normal(size=(3000, 24)) * 1000)

@@ -247,6 +247,7 @@ def walk(schedule, steps, use):
     return shares
 
 
+@pytest.mark.slow
 @given(schedules(), st.data())
 def test_shares_stay_between_base_and_what_remains(drawn, data):
     schedule, steps = drawn

@@ -46,6 +46,7 @@ def short(text):
     return text.replace('end = "2016-03-16T00:00:00Z"', 'end = "2016-03-15T00:20:00Z"')
 
 
+@pytest.mark.slow
 def test_main_job(folder):
     assert call("init").exit_code == 0
     again = call("init")
@@ -257,6 +258,7 @@ def test_damaged_ledger_is_exit_4(folder):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_budget_show_in_full(folder):
     """A stream's burn-down in words, numbers and a picture; three readings apart."""
     (folder / "c.toml").write_text(short(sample_config()).replace('unit = "event"', 'unit = "stream"'))

@@ -72,6 +72,7 @@ def test_nothing_that_the_configuration_names_is_touched(folder):
     assert call("--public", "public.csv", "--runs", 2, "--json").stdout == done.stdout
 
 
+@pytest.mark.slow
 def test_the_folder_holds_tables_and_pictures_that_say_what_they_are(folder):
     pytest.importorskip("matplotlib")
     done = call("--public", "public.csv", "--runs", 2, "--windows", 1, "--output", "kept")

@@ -34,6 +34,7 @@ def test_no_kind_and_no_source_lacks_one():
     assert set(SOURCES) == {*FILE_SOURCES, *known("source", "queue")} - ENCRYPTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_is_a_configuration(kind, source, monkeypatch):

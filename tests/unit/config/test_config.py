@@ -205,6 +205,7 @@ def test_plan_refuses_what_can_never_release():
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_plan_warns_in_between_and_agrees_with_itself():
     config = Config.from_mapping(sample(release={"size_hint": 600, "rho": 0.25}))
     smallest = plan(config).smallest_size

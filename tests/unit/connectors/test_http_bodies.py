@@ -42,6 +42,7 @@ def spoiled(draw):
     return bytes(body)
 
 
+@pytest.mark.slow
 def test_ten_thousand_spoiled_bodies_are_stored_or_refused():
     draw, kinds, stored, refused = random.Random(1), bodies(), [], set()
     medias = [media for media, format in MEDIA_TYPES.items() if format in ("json", "ndjson", "msgpack", "arrow")]

@@ -125,6 +125,7 @@ def filled(folder, batches, **options):
     spool.close()
 
 
+@pytest.mark.slow
 def test_torn_at_every_byte_of_the_last_batch(tmp_path):
     """What was on disk before stays; the numbers go on."""
     filled(tmp_path / "whole", [[b"one", b"two"]])

@@ -38,6 +38,7 @@ def test_receipt_times_never_decrease(tmp_path):
     spool.close()
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path):
     spool = Spool(tmp_path / "spool", MIB)
     with pytest.raises(SourceError, match="is in use"):
@@ -186,6 +187,7 @@ while True:
         spool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [3, 5000])
 def test_many_pieces_of_one_write(tmp_path, monkeypatch, most):
     """The system takes less than it is given; and more pieces are given than it takes at once."""

@@ -84,6 +84,7 @@ def columns(n, seed=0):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_rows_are_what_their_lines_of_json_are(tmp_path, kind, size):
@@ -150,6 +151,7 @@ def test_other_files_are_no_tables(tmp_path, scheme, content):
         open_source(f"{scheme}:{tmp_path / 'absent'}", SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_an_error_and_never_silent(tmp_path, kind):
     """A file that was cut off or changed is read whole, or refused with an error of this package."""
@@ -199,6 +201,7 @@ print(rows, pyarrow.default_memory_pool().max_memory())
     assert most < 2**24
 
 
+@pytest.mark.slow
 def test_a_stream_on_standard_input(tmp_path):
     table = pa.table({"more": range(500), "ts": range(500), "a": np.arange(500.0), "b": np.arange(500.0)})
     write(tmp_path / "x", table, "stream")

@@ -21,6 +21,7 @@ BY_A_RULE = {"...", "fcstream.header.NAME", "header.NAME"}
 NOT_BOTH = {"queue", "routing_key"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "role"), CASES.values(), ids=CASES)
 def test_options_are_declared_where_they_are_taken(scheme, role, monkeypatch):
     connector = registry.find(scheme, role)

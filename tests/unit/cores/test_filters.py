@@ -12,6 +12,7 @@ from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0, 0.25, Fraction(1, 3)])
 def test_basic_filter_keeps_with_the_printed_probability(alpha):
     n, repeats = 9, 4000

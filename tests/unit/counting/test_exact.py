@@ -26,6 +26,7 @@ def no_window_is_small():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 16])
 @pytest.mark.parametrize("n", [0, 1, 2, LANES - 1, LANES, LANES + 1, 200])
 def test_counts_equal_the_naive_twin_after_every_step(n, d, monkeypatch):
@@ -109,6 +110,7 @@ def test_every_window_over_panes_equals_the_naive_twin():
     assert counter.panes == sorted(held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5, 16, 33])
 @pytest.mark.parametrize("reach", [1, 2])
 @pytest.mark.parametrize("outliers", [0.0, 0.3])

@@ -49,6 +49,7 @@ def prepared(monkeypatch):
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["a blob", "far first", "far among them", "equal first"])
 @pytest.mark.parametrize("d", [2, 13])
 @pytest.mark.parametrize("screened", [False, True])

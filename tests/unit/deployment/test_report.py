@@ -216,6 +216,7 @@ def test_shared_keys_groups_savings_totals_sliding_and_tracking_are_told():
     assert "starts cold" in tracking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["event", "user"])
 def test_keys_that_are_found(unit):
     keys = {"discover": "frequent", "every": "20s", "rho": 0.1, "delta": 1e-8, "first": ["lab"]}
@@ -236,6 +237,7 @@ def test_keys_that_are_found(unit):
     Page(to_html(report))
 
 
+@pytest.mark.slow
 def test_several_answers():
     answers = [
         {"name": "how_many", "kind": "count", "rho": 0.5},
@@ -295,6 +297,7 @@ def read(config, path):
     return read_ledger(config, path, each_reader(path))
 
 
+@pytest.mark.slow
 def test_a_ledger_tells_what_was_spent_and_refused(spent):
     config, path = spent
     ledger = read(config, path)
@@ -391,6 +394,7 @@ def test_other_streams_in_the_ledger_are_added_up(spent):
     assert table(report_of(facts), "Other streams")["all together"]["guarantee"] == "(rho=2, delta=0)"
 
 
+@pytest.mark.slow
 def test_a_ledger_in_use_can_be_read(spent, tmp_path):
     import subprocess
     import sys
@@ -480,6 +484,7 @@ def test_names_from_outside_stay_text():
     assert record["deployment"]["basic"]["name"] == "t \\<img src=x\\> \\| \\`y\\`"
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_and_is_accessible(spent):
     config, path = spent
     text = to_html(report_of(collect(config, {}, MADE, read(config, path))))
@@ -508,6 +513,7 @@ def test_the_page_loads_nothing_and_is_accessible(spent):
     assert "width=device-width" in text
 
 
+@pytest.mark.slow
 def test_the_formats_say_the_same(spent):
     config, path = spent
     report = report_of(collect(config, {}, MADE, read(config, path)))
@@ -598,6 +604,7 @@ def call(*args):
     return CliRunner().invoke(main, [str(each) for each in args])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "start"), [("html", "<!DOCTYPE html>"), ("md", "# Privacy report"), ("registry", "# A ")]
 )

@@ -32,6 +32,7 @@ def test_every_answer_is_that_of_the_twin_in_whatever_order_records_come(seed):
         answer_twin.compare(releases, wanted, f"seed {seed}, {'in order' if in_order else 'in no order'}")
 
 
+@pytest.mark.slow
 def test_the_drawn_streams_are_of_every_sort_and_hardly_any_answer_is_left_to_itself():
     sorts, reasons = set(), Counter()
     for seed in SEEDS:

@@ -150,6 +150,7 @@ def test_a_live_stream_that_is_stopped_anywhere_is_answered_as_the_twin_says(see
     assert all(not reader.unacknowledged() for reader in each_reader(config.ledger.url))
 
 
+@pytest.mark.slow
 def test_users_count_under_all_of_their_keys_and_pay_for_every_window_and_search(kept_url):
     records = draw_records(3)
     config = of_users(kept_url, most=len(NAMES))
@@ -166,6 +167,7 @@ def test_users_count_under_all_of_their_keys_and_pay_for_every_window_and_search
     assert releases[-1].stream == "t/"
 
 
+@pytest.mark.slow
 def test_a_user_counts_under_so_many_found_keys_and_no_more(kept_url):
     records = [Arrival(period * PERIOD_MS + i, name) for period in range(3) for i, name in enumerate(NAMES * 20)]
     users = [f"u{i // len(NAMES) % 20}" for i in range(len(records))]

@@ -433,6 +433,7 @@ ODD_TIMES = ["n/a", None, [1], 10**400, True, float("nan"), "5"]
 ODD_VALUES = ["n/a", "20.5", True, b"20", None, 10**400, [20.0], object(), float("inf")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", [7, *ODD_TIMES], ids=str)
 @pytest.mark.parametrize("value", [20.0, *ODD_VALUES], ids=lambda v: type(v).__name__ + str(v)[:8])
 def test_a_row_is_read_the_same_alone_and_in_any_company(time, value):

@@ -420,6 +420,7 @@ def test_records_by_another_partition_than_their_keys_are_left_out():
     assert engine.rejected == {"unknown_key": 2}
 
 
+@pytest.mark.slow
 def test_what_plan_says_of_keys():
     from fcstream.planning.plan import plan
 

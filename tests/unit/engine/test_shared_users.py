@@ -80,6 +80,7 @@ def test_the_choice_is_that_of_a_slow_twin_and_of_own_keys_alone():
     assert any((a != b).any() for a, b in zip(choose_keys(salt, -5000, KEYS, held, 1), other, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_every_user_counts_under_so_many_keys_and_pays_once(url, most):
     config, data = shared(url, most), records()

@@ -22,6 +22,7 @@ def read(engine, index):
     return {bytes(key).ljust(16, b"\0"): point.tolist() for key, point in zip(keys, points, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_user", ["first", "mean"])
 @pytest.mark.parametrize(("length", "slide"), SLIDES)
 def test_a_window_holds_the_points_of_its_own_records(length, slide, per_user):

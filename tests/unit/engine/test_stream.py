@@ -144,6 +144,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sizes", [[2000], [1, 7, 300, 692, 1000]])
 def test_batches_give_the_releases_of_the_file(case, sizes, tmp_path):
@@ -158,6 +159,7 @@ def test_batches_give_the_releases_of_the_file(case, sizes, tmp_path):
     assert len(found) >= len(lines) >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RELEASES)
 def test_every_kind_is_what_the_file_says(name):
     """The configuration, and so what a ledger is bound to; every class that a user may write it with."""

@@ -63,6 +63,7 @@ def answer(config, is_joint, seed=1):
     return [release.to_bytes() for release in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "clock", "sections"),
     [

@@ -107,6 +107,7 @@ def twin(number, record, schema, position):
     return told(batch_from_rows([found], [position], schema), position)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_messages_are_read_as_the_slow_twin_reads_them(kind):
     rng = random.Random(kind)
@@ -117,6 +118,7 @@ def test_messages_are_read_as_the_slow_twin_reads_them(kind):
         assert told(batch, 3 + i) == twin(*each, SCHEMAS[kind], 3 + i), each
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_whatever_comes_nothing_is_raised(kind):
     rng = random.Random(kind)

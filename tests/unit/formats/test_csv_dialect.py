@@ -174,6 +174,7 @@ def test_errors_about_columns_say_where_they_are_named():
         CsvRows(Schema("t", "ms", ("temp",)), b"t,temp", CsvDialect(";"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_hostile_files(tmp_path, dialect):
     """Ten thousand damaged rows raise nothing, and every row is a record, a rejection or blank."""

@@ -320,6 +320,7 @@ def test_the_slow_twin_says_the_same(kind):
         assert sorted(rejected, key=str) == sorted(reasons, key=str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 @pytest.mark.parametrize("kind", list(SCHEMAS))
 def test_decoders_say_what_the_reader_says(kind, codec):

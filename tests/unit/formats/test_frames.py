@@ -291,6 +291,7 @@ def test_replay_from_says_from_where_to_push_again(tmp_path):
     assert [release.window_open_ms for release in answered] == [0, 10_000, 20_000]
 
 
+@pytest.mark.slow
 def test_pushing_needs_neither_pandas_nor_polars():
     code = """
 import sys

@@ -249,6 +249,7 @@ def drawn_logs(rng):
     return request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEMAS)
 @pytest.mark.parametrize("encoding", [0, 1], ids=["protobuf", "json"])
 def test_metrics_are_read_as_the_slow_twin_reads_them(kind, encoding):
@@ -262,6 +263,7 @@ def test_metrics_are_read_as_the_slow_twin_reads_them(kind, encoding):
             assert told(batch, 7 + i) == wanted(rows, rejections, SCHEMAS[kind], 7 + i), request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 @pytest.mark.parametrize("encoding", [0, 1], ids=["protobuf", "json"])
 def test_logs_are_read_as_the_slow_twin_reads_them(kind, encoding):

@@ -78,6 +78,7 @@ def test_arrow_blocks():
     assert decoder_for("arrow", SCHEMA).decode([], 0).times_ms.tolist() == []
 
 
+@pytest.mark.slow
 def test_arrow_messages_of_one_schema_are_read_together_as_each_alone(monkeypatch):
     pa, draw = pytest.importorskip("pyarrow"), random.Random(5)
     decoder = ArrowBlocks(USERS, 5)

@@ -122,6 +122,7 @@ def test_messages_are_read_as_the_slow_twin_reads_them(kind, options):
         assert told(batch, 3 + i) == twin(one, SCHEMAS[kind], 3 + i), one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_whatever_comes_nothing_is_raised(kind, options):
     rng = random.Random(kind)

@@ -80,6 +80,7 @@ def test_each_odd_record_gets_its_own_reason(kind, line, reason):
         assert batch.rejections == [Rejection(reason[0], 7, reason[1])]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.sampled_from(["json", "csv"]), st.lists(st.integers(0, 100), max_size=30))
 def test_no_record_changes_how_another_is_read(kind, picks):
@@ -162,6 +163,7 @@ def test_a_record_where_a_header_belongs_is_not_quoted(record):
     assert "sped" not in str(error.value)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(-20, 60), max_size=30), max_size=12))
 def test_seen_positions_equal_a_set(calls):
     seen, known = SeenPositions(), set()
@@ -192,6 +194,7 @@ def read_all(source, size=1000):
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_jsonl_files(tmp_path, name, size):

@@ -180,6 +180,7 @@ def usual(draw):
     return [where, *entries] if where not in entries else [{"n": "a", "bt": 1.5e9, "v": 1}, *entries]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", USUAL)
 def test_packs_that_are_read_together_are_what_they_are_alone(kind):
     draw, decoder = random.Random(kind), senml_messages(USUAL[kind])
@@ -195,6 +196,7 @@ def test_packs_that_are_read_together_are_what_they_are_alone(kind):
             assert told(found, 3 + i) == told(expected, 3 + i), group[i]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", USUAL)
 def test_packs_in_cbor_that_are_read_together_are_what_they_are_alone(kind):
     cbor2 = pytest.importorskip("cbor2")

@@ -256,6 +256,7 @@ def test_a_row_that_changes_while_a_server_is_used_is_found_when_it_is_read(post
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_linked_file_whose_process_was_killed_is_opened(tmp_path):
     """SQLite keeps the log beside the file, not beside the link."""
     (tmp_path / "disk").mkdir()

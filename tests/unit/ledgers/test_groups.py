@@ -94,6 +94,7 @@ def ask(ledger, index, loss, blocks, who):
     return ({of[key.ljust(16, b"\0")] for key in keys[result.admitted].tolist()} if keys is not None else set()), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [None, PrivacyLoss(2500, 250)], ids=["no total", "total"])
 @pytest.mark.parametrize("unit", ["user", "stream"])
 def test_charges_and_refunds_agree_with_one_number_for_each_filter(url, unit, total):

@@ -67,6 +67,7 @@ def crashed(path, how):
     assert done.returncode == -9, done.stderr
 
 
+@pytest.mark.slow
 def test_a_child_that_drops_the_ledger_takes_nothing_from_its_parent(tmp_path):
     """A child's finalizer used to delete the write-ahead log; what the parent charged after that was gone."""
     crashed(tmp_path / "l.db", "fork")
@@ -76,6 +77,7 @@ def test_a_child_that_drops_the_ledger_takes_nothing_from_its_parent(tmp_path):
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_ledger_without_its_log_is_refused(tmp_path):
     """After a crash the charges are in the log: the main file alone must not open as if nothing had been spent."""
     crashed(tmp_path / "l.db", "")
@@ -90,6 +92,7 @@ def test_a_ledger_without_its_log_is_refused(tmp_path):
     SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
 
 
+@pytest.mark.slow
 def test_a_refused_opening_after_a_crash_harms_nothing(tmp_path):
     """Wrong terms, then the right ones: the first opening merged the log and must have said so."""
     crashed(tmp_path / "l.db", "")
@@ -100,6 +103,7 @@ def test_a_refused_opening_after_a_crash_harms_nothing(tmp_path):
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_dropped_or_left_open_can_be_opened_again(tmp_path):
     path = str(tmp_path / "l.db")
     SQLiteLedger(path, TERMS).charge([Request(window(0), LOSS, ("0",))])  # dropped, never closed
@@ -134,6 +138,7 @@ def test_an_interrupted_opening_harms_nothing(tmp_path, monkeypatch):
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_closing_keeps_the_log(tmp_path):
     code = """
 import os, resource, signal, sys
@@ -154,6 +159,7 @@ ledger.close()
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_closing_does_not_lock_the_process_out(tmp_path):
     """What runs for months opens its ledger again when there is room."""
     code = """
@@ -226,6 +232,7 @@ def test_being_refused_leaks_nothing_and_merges_nobodys_log(tmp_path, monkeypatc
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_daemon_thread_in_mid_charge_at_the_end(tmp_path):
     code = """
 import itertools, sys, threading, time
@@ -250,6 +257,7 @@ time.sleep(0.1)
     ledger.close()
 
 
+@pytest.mark.slow
 def test_a_killed_refusal_does_not_hide_the_loss(tmp_path):
     """The look at the mark comes before SQLite can make a new, empty log."""
     crashed(tmp_path / "l.db", "")
@@ -260,6 +268,7 @@ def test_a_killed_refusal_does_not_hide_the_loss(tmp_path):
         assert not (tmp_path / "l.db-wal").exists()
 
 
+@pytest.mark.slow
 def test_a_log_without_its_ledger_is_refused(tmp_path):
     crashed(tmp_path / "l.db", "")
     (tmp_path / "l.db").unlink()
@@ -268,6 +277,7 @@ def test_a_log_without_its_ledger_is_refused(tmp_path):
     assert (tmp_path / "l.db-wal").exists()
 
 
+@pytest.mark.slow
 def test_full_disk_charges_nothing(tmp_path):
     """A real limit on file size: SQLite's write fails, the group is rolled back, the ledger stays usable and sound."""
     code = """

@@ -315,6 +315,7 @@ def test_addresses(postgres_url):
     assert ServerAddress.of("postgres://[::1]:5432/x").parameters["host"] == "::1"
 
 
+@pytest.mark.slow
 def test_a_missing_client_is_named():
     code = (
         "import sys\nsys.modules['psycopg'] = None\nfrom fcstream.errors import ConfigError\n"

@@ -75,6 +75,7 @@ EDITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["event", "stream", "user"])
 @pytest.mark.parametrize(("edit", "changed", "message"), EDITS, ids=[edit[0] for edit in EDITS])
 def test_no_edit_starts_fresh_filters_for_the_same_records(tmp_path, unit, edit, changed, message):
@@ -271,6 +272,7 @@ def test_a_stream_that_starts_anew_has_settings_of_its_own(url):
 SHARED = [("stream", {}), ("user", {}), ("event", {"budget": {"total_rho": 60.0}})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "budget"), SHARED, ids=["stream", "user", "total"])
 def test_an_engine_of_one_key_cannot_reuse_the_budget_of_former_keys(url, unit, budget):
     """An engine of one key asked nobody what keys there had been."""

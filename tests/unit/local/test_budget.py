@@ -226,6 +226,7 @@ def test_what_is_wrong_with_a_journal_is_reported(tmp_path):
         DeviceJournalReader(str(tmp_path / "absent"))
 
 
+@pytest.mark.slow
 def test_pictures_of_devices(tmp_path):
     pytest.importorskip("matplotlib")
     for kind, budget in (("rho", LocalBudget.concentrated(1)), ("epsilon", LocalBudget.geo(1))):
@@ -260,6 +261,7 @@ def test_all_reports_have_one_shape(tmp_path):
     assert "replies" in texts[1] & texts[2]
 
 
+@pytest.mark.slow
 def test_devices_journals_are_read_with_numpy_alone(tmp_path):
     """Numba, SciPy, msgspec, click and SQLite are away; a device keeps, shrinks and reads its journal all the same."""
     code = f"""
@@ -286,6 +288,7 @@ print(DeviceJournalReader(journal.location).spent().rho_nano, DeviceJournalReade
 # -- analysts --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["BM0", "BM1", "PM0", "PM1"])
 @pytest.mark.parametrize("rounds", [Rounds(1), Rounds(4), Rounds(7, "even"), Rounds(10)])
 def test_what_a_query_used_follows_from_its_record(method, rounds):
@@ -439,6 +442,7 @@ def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
 CHANGED = ({"paid": "eJw="}, {"left": "0"}, {"query": "town-2"}, {"of_rounds": 1}, {"split": "even"}, {"paid": 5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_record_that_does_not_add_up_is_damage_even_if_its_hashes_do(change, tmp_path, monkeypatch):
     path = tmp_path / "analyst.db"

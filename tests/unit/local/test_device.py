@@ -464,6 +464,7 @@ def test_audit_of_pure_noise():
         assert 0.25 < loss <= 0.5 + 0.2  # the largest of four noisy log ratios
 
 
+@pytest.mark.slow
 def test_audit_sees_a_planted_fault(monkeypatch):
     """Noise for twice the price that was charged: the audit's bound breaks."""
     honest = Euclidean.draw

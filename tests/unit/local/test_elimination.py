@@ -44,6 +44,7 @@ class Scripted:
         return np.ones(len(who), bool), self.answers[who, question.round - 1].reshape(len(who), -1)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data())
 def test_shares_equal_the_schedule_and_keep_its_invariants(data):

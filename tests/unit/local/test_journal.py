@@ -178,6 +178,7 @@ def test_old_queries_are_refused_and_never_answered_anew(tmp_path):
     held.close()
 
 
+@pytest.mark.slow
 def test_years_of_questions_stay_small(tmp_path):
     """A thousand queries, ten kept: the file holds ten, and 19 bytes for each of the others."""
     path = tmp_path / "state"
@@ -246,6 +247,7 @@ MOVES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(moves=st.lists(MOVES, max_size=30))
 def test_no_adversary_makes_a_device_spend_more_than_its_budget(moves, tmp_path_factory):

@@ -80,6 +80,7 @@ def test_reaches_are_those_of_single_answers():
         pure_confidence_radius(2, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["PM0", "PM1", "BM1"])
 def test_simulated_devices_say_what_real_ones_say(method):
     points, budgets = CROWD[:80], np.linspace(2 * UNIT, 5 * UNIT, 80).astype(np.int64)

@@ -82,6 +82,7 @@ def fleet(points, seed=1, rho=10, journal=None, space=PLANE, wrap=Fleet):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["PM0", "PM1", "BM1"])
 def test_simulated_devices_say_what_real_ones_say(method):
     points = CROWD[:150]
@@ -192,6 +193,7 @@ def test_an_analyst_refuses_lies():
     assert found.missing == 9
 
 
+@pytest.mark.slow
 def test_savings_pay_for_better_answers():
     """Twelve counts with a budget each, and the same with what was saved: the error falls."""
     errors = {}
@@ -228,6 +230,7 @@ def test_counts_of_all_methods(method):
     assert values[0].bound > 0
 
 
+@pytest.mark.slow
 def test_eliminating_costs_no_accuracy():
     """PM and BM err alike on the same budget, up to chance: 40 queries, errors within a tenth."""
     query = RangeCount("place", PLANE, Box((1000, 1000), (200, 200)), "none")
@@ -252,6 +255,7 @@ def test_turned_boxes():
     assert abs(answer.value - inside.sum()) < 25
 
 
+@pytest.mark.slow
 def test_balanced_cuts_are_the_roots_and_the_printed_ones_are_not():
     gammas = [0.3, 0.45, 0.499, 0.51, 1.0, 2.0]
     cuts = balanced_cut([1.0, 1.0], gammas)

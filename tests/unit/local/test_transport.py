@@ -132,6 +132,7 @@ def test_bad_messages_are_refused_and_cost_nothing():
     assert gateway.names[:2] == ["d0", "d1"]
 
 
+@pytest.mark.slow
 def test_a_message_names_so_many_devices_and_each_once():
     """Issue: one device named a million times in one message took 1.3 GB."""
     held = devices(count=2)

@@ -46,6 +46,7 @@ def clusters(**release):
     return Config.from_mapping(mapping)
 
 
+@pytest.mark.slow
 def test_clusters_are_released_if_shards_agree_which_only_the_data_tell():
     """It said over 99.9% of two real data sets, whose windows were then refused with `no_match`."""
     found = plan(clusters())
@@ -74,6 +75,7 @@ def test_the_shares_of_shards_that_may_differ_are_true(row):
     assert abs(released - runs * told["probability"]) <= deviation
 
 
+@pytest.mark.slow
 def test_users_are_called_users():
     for hint in (600, 130, 60):
         config = sample(
@@ -88,6 +90,7 @@ def test_users_are_called_users():
         assert not [line for line in about_counts if re.search(r"\d+ records", line)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hint", [20, 60, 100, 140, 200])
 @pytest.mark.parametrize("method", ["recentered", "friendly", "ball"])
 def test_what_would_help_does(hint, method):
@@ -199,6 +202,7 @@ def test_a_larger_budget_of_users_is_told_with_its_windows():
     assert float(found[2]) == pytest.approx(50 * float(found[1]))
 
 
+@pytest.mark.slow
 def test_a_plan_of_several_answers_tells_each_and_what_all_cost_together():
     config = sample(window={"max_records": 5000})
     core = config["release"]

@@ -142,6 +142,7 @@ def test_ranks_and_values_of_quantiles():
     assert found["a/0.25"].planned is None
 
 
+@pytest.mark.slow
 def test_centers_are_matched_and_covariances_compared():
     rng = np.random.default_rng(3)
     rows = np.concatenate([rng.normal((-5, -10), 0.3, (400, 2)), rng.normal((5, 10), 0.3, (600, 2))])
@@ -191,6 +192,7 @@ PLANNED = [
 ]
 
 
+@pytest.mark.slow
 def test_plan_and_rehearsal_agree_within_a_tenth():
     tried = config(*(each | {"size_hint": 500} for each in PLANNED), hours=20)
     found = rehearse(tried, plan=only(runs=40, windows=20))
@@ -257,6 +259,7 @@ def test_points_that_plans_suppose_lie_within_half_the_radius(d):
         )
 
 
+@pytest.mark.slow
 def test_curves_change_one_setting_and_say_what_cannot_be_used():
     core = {"kind": "mean", "method": "ball", "center": [0.0, 0.0], "radius": 4.0, "rho": 1.0, "size_hint": 100}
     found = rehearse(config(core, hours=8), plan=RehearsalPlan(runs=6, windows=8))

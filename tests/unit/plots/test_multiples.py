@@ -70,6 +70,7 @@ def test_a_key_that_would_be_flat_keeps_its_own_scale():
     assert tops[0] < 10 < tops[1]
 
 
+@pytest.mark.slow
 def test_more_keys_than_panels_are_told(tmp_path):
     panels = grid(of_keys(40, 1))
     assert "the first 24 of 40 keys" in panels.pop("title")
@@ -146,6 +147,7 @@ def test_which_series_are_chosen():
         read_all([])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["centers", "covariance", "total", "frequent"])
 def test_every_kind_has_a_panel(kind, tmp_path):
     """Also for a key whose windows are all refused."""
@@ -163,6 +165,7 @@ def test_every_kind_has_a_panel(kind, tmp_path):
     assert "no value was released" in text
 
 
+@pytest.mark.slow
 def test_the_command_draws_all_keys_of_a_ledger(tmp_path, monkeypatch):
     from support.helpers import sample
 
@@ -204,6 +207,7 @@ def texts(k, told, sigma=1.0):
     return release(k, [float(x) for x in told.values()], [sigma] * len(told), kind="frequent", parts=parts)
 
 
+@pytest.mark.slow
 def test_texts_are_rows_the_most_frequent_on_top(tmp_path):
     found = table_of(texts(0, {"mail": 9, "maps": 5}), texts(1, {"maps": 8, "new\n": 4}, 2.0), texts(2, {}))
     assert found.names == ["maps", "mail", "new "]

@@ -123,6 +123,7 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
         assert label in text
 
 
+@pytest.mark.slow
 def test_covariances_of_two_features_are_ellipses(tmp_path):
     named = {"kind": "covariance", "features": ["x", "y"], "transform": ["none", "log1p"], "count": None}
     matrix, sigma = [[4.0, 1.0], [1.0, 2.0]], [[0.4, 0.3], [0.3, 0.2]]
@@ -139,6 +140,7 @@ def test_covariances_of_two_features_are_ellipses(tmp_path):
     assert "from its center" in drawn([release(0, [[1.0, 2.0], [2.0, 1.0]], None, **named)], tmp_path)
 
 
+@pytest.mark.slow
 def test_covariances_of_more_features_are_correlations(tmp_path):
     named = {"kind": "covariance", "features": ["x", "y", "z"], "transform": ["none"] * 3, "count": None}
     matrix = [[4.0, -3.0, 0.0], [-3.0, 9.0, 1.0], [0.0, 1.0, 0.0]]
@@ -150,6 +152,7 @@ def test_covariances_of_more_features_are_correlations(tmp_path):
     assert "variance of" in drawn([release(0, [[4.0]], [[0.1]], **one)], tmp_path)
 
 
+@pytest.mark.slow
 def test_points_and_marginals(tmp_path):
     plane = {"kind": "points", "features": ["x", "y"], "transform": ["none"] * 2}
     some = [
@@ -176,6 +179,7 @@ def test_points_and_marginals(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_histograms_stand_above_their_truth(tmp_path):
     some = [release(k, [5.0, 1.0], [0.5, 0.5], kind="histogram", parts={"edges": [0.0, 1.0, 2.0]}) for k in range(2)]
     text = drawn(some, tmp_path, [{"window_open_ms": HOUR, "value": [4, 2]}])
@@ -184,6 +188,7 @@ def test_histograms_stand_above_their_truth(tmp_path):
         assert label in text, label
 
 
+@pytest.mark.slow
 def test_reasons_are_distinguished_and_gaps_left_open(tmp_path):
     reasons = ["too_few", "budget_exhausted", "interrupted", "no_radius", "no_match", "something_new"]
     some = [refused(2 * k, reason) for k, reason in enumerate(reasons)]
@@ -256,6 +261,7 @@ def test_series_are_ordered_and_counted_once():
     assert ReleaseSeries([one], {}).reasons == {}
 
 
+@pytest.mark.slow
 def test_one_answer_of_several_is_chosen_and_named(tmp_path):
     slow, fast = (release(0, [1.0], name=name, place=i) for i, name in enumerate(("slow", "fast")))
     with pytest.raises(ConfigError, match="--answer: is required: there are releases of 'fast', 'slow'"):
@@ -298,6 +304,7 @@ def call(*args, **options):
     return CliRunner().invoke(main, ["plot", *map(str, args)], **options)
 
 
+@pytest.mark.slow
 def test_the_command_reads_files_pipes_and_ledgers(tmp_path, monkeypatch):
     import gzip
 
@@ -344,6 +351,7 @@ def test_what_the_command_refuses(args, code, message, tmp_path, monkeypatch):
     assert (tmp_path / "r.svg").read_bytes().startswith(b"{")
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_ledger_leaves_retired_streams_out(tmp_path):
     """Releases of two budgets were one curve, and the retired ones could not be chosen by their name."""
     url = f"sqlite:{tmp_path / 'l.db'}"

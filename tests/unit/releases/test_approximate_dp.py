@@ -166,6 +166,7 @@ def test_generator_equals_its_naive_twin_with_the_same_words(changes):
         assert exact <= made.stability <= exact * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(12, 60), st.sampled_from(GENERATORS), st.floats(0.4, 1), st.integers(0, 2**32 - 1))
 def test_generator_is_stable_and_friendly(n, changes, density, seed):
@@ -300,6 +301,7 @@ def test_an_epsilon_below_the_grain_of_rho_is_refused():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regime", ["best", "high", "moderate"])
 def test_estimated_averages(regime):
     rows = np.random.default_rng(0).normal(5, 1, size=(2500, 2))
@@ -400,6 +402,7 @@ def numbers(outcome):
     return [np.nan, np.nan, np.nan] if outcome.value is None else [*outcome.value, outcome.core_count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 0.003])
 def test_audit_of_the_basic_mean(factor):
     points = np.rint(np.random.default_rng(0).normal(size=(300, 2)) * 40)
@@ -438,6 +441,7 @@ def test_audit_of_estimated_averages(regime, sound):
     assert (epsilon_lower_bound(*of, 1e-3) < 3) == sound
 
 
+@pytest.mark.slow
 def test_a_basic_core_that_keeps_everyone_is_caught(monkeypatch):
     """Planted fault: no filter. A stranger far away then moves the mean by far more than its noise."""
     points = np.rint(np.random.default_rng(0).normal(size=(300, 2)) * 40)

@@ -81,6 +81,7 @@ def test_an_empty_window_costs_the_first_stage_only():
     assert mechanism.loss - charge.unused == PrivacyLoss(mechanism.inner.average.radius_nano)
 
 
+@pytest.mark.slow
 def test_sliding_windows_share_records():
     engine = Engine(config({"slide": "5s", "length": "10s"}, rho=0.8, size_hint=8000), noise=Noise(SeededEntropy(1)))
     engine.push(np.repeat([1000, 6000], 4000), rows(8000))
@@ -89,6 +90,7 @@ def test_sliding_windows_share_records():
     assert all(np.abs(np.array(release.value) - TRUE).max() < 1.5 for release in found)
 
 
+@pytest.mark.slow
 def test_an_oracle_may_learn_while_records_come():
     learned = Engine(config(oracle="minibatch", ball=65.0), noise=Noise(SeededEntropy(1)))
     for part in np.array_split(rows(6000), 5):
@@ -163,6 +165,7 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
         Config.from_mapping(config(**changes))
 
 
+@pytest.mark.slow
 def test_another_loss_or_size_is_planned_anew():
     mechanism = Config.from_mapping(config()).job.answers[0].mechanism.inner
     assert isinstance(mechanism, CentersRelease)
@@ -178,6 +181,7 @@ def test_another_loss_or_size_is_planned_anew():
 EARTH = [{"name": "lon", "min": -180.0, "max": 180.0}, {"name": "lat", "min": -90.0, "max": 90.0}]
 
 
+@pytest.mark.slow
 def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
     """A fallback told of longitude -181 and of -7 records."""
     found = sample(
@@ -210,6 +214,7 @@ def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
     assert clipped > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", ["none", "log1p", "asinh"])
 def test_what_is_clipped_is_reported_center_by_center(transform):
     features = [{"name": "a", "min": 1.0, "max": 9.0, "transform": transform, "origin": 1.0, "scale": 2.0}]

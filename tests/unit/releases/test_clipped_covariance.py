@@ -56,6 +56,7 @@ def lattice_rows(n, seed=0, wild=0):
 # -- the mechanism --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["learned", "declared"])
 @pytest.mark.parametrize("rho", [4.0, 400.0])
 def test_a_release_equals_the_slow_twin_with_the_same_draws(scale, rho):
@@ -245,6 +246,7 @@ def test_covariances_of_five_thousand_records_and_what_follows_from_them():
     assert (answer.rho, answer.delta) == (2, 0)
 
 
+@pytest.mark.slow
 def test_sigmas_are_the_deviations_of_the_noise():
     """Of a window whose records lie far inside of the ball's border, so that only noise moves the answer."""
     mechanism = mechanism_of(scale="declared", rho=1.0, size_hint=1000)

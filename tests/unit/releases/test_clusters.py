@@ -129,6 +129,7 @@ def test_filters_refuse_what_they_cannot_do():
         tail_quantile(0.0)
 
 
+@pytest.mark.slow
 def test_clusters_are_found_and_all_of_rho_is_used():
     mechanism, paid = job().mechanism(LOSS, Lattice(STEP)), Paid()
     found = mechanism.find(view_of(three(n=6000)), seeded(), paid)
@@ -143,6 +144,7 @@ def test_clusters_are_found_and_all_of_rho_is_used():
     assert outcome.parts == {"counts": found.counts.tolist(), "tuples": found.tuples}
 
 
+@pytest.mark.slow
 def test_sigma_of_centers_is_honest():
     mechanism, view = job().mechanism(LOSS, Lattice(STEP)), view_of(three(n=6000))
     labels = nearest_labels(view, BASE, (0, 0), mechanism.shards.ball_squared)
@@ -212,6 +214,7 @@ def test_degenerate_data_are_refused_at_the_loss_that_is_reported(name, oracle):
     assert not answer.private
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [np.full((9000, 2), 0.25), np.zeros((0, 2))])
 def test_one_center_of_degenerate_data(rows):
     """All equal is no trouble for k = 1; an empty array is told by its noisy count."""
@@ -224,6 +227,7 @@ def test_one_center_of_degenerate_data(rows):
         assert np.abs(answer.centers - 0.25).max() < 0.01
 
 
+@pytest.mark.slow
 def test_a_fallback_answers_where_tuples_do_not_match():
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(20_000, 2))
     shared = {"ball": 1, "rho": 1, "delta": 1e-8, "size_hint": 20_000, "step": STEP, "oracle": "scipy"}
@@ -263,6 +267,7 @@ def test_plans_spend_all_and_choose_fewer_tuples_for_more_budget(rho):
     assert fixed.separation >= plan.separation
 
 
+@pytest.mark.slow
 def test_forecasts_come_true():
     mechanism = job(size_hint=9000).mechanism(LOSS, Lattice(STEP))
     assert mechanism.forecast(9000).probability > 0.95

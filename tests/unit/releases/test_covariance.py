@@ -234,6 +234,7 @@ def test_answers_are_right_on_average():
     assert np.abs(mean / truth - 1).max() < 0.35  # 0.98 too much without the factor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centered", [True, False])
 def test_covariances_are_found_whatever_their_scale(centered):
     rng = np.random.default_rng(1)

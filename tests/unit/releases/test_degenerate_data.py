@@ -64,6 +64,7 @@ def test_degenerate_data(name, data):
 CHEAP = ["mean/recentered", "mean/friendly", "mean/ball", "mean/basic", "variance", "quantiles", "histogram", "count"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_budget_that_is_accepted_answers_every_window(seed):
     """What cannot work is refused before anything is charged: never when a window closes."""

@@ -196,6 +196,7 @@ def test_a_user_moves_a_released_number_by_one_however_often_a_text_comes():
     assert set(counts.values()) <= {1, 2}
 
 
+@pytest.mark.slow
 def test_noise_is_as_wide_as_sigma_says():
     texts = ["a"] * 500 + ["b"] * 300
     noise = Noise(SeededEntropy(9))

@@ -77,6 +77,7 @@ def test_sigma_of_a_mixture_is_honest():
         assert (errors.std(axis=0) / told < 1.2).all()
 
 
+@pytest.mark.slow
 def test_tuples_that_do_not_agree_cost_what_they_started_and_the_learners_nothing():
     for rows, reason in ((np.empty((0, 2)), "no_radius"), (np.zeros((5000, 2)), "no_radius")):
         made, paid = mixture(), Paid()
@@ -158,6 +159,7 @@ def printed_by(release, runs, first, make=Noise):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["first", "compared", "bar"])
 def test_a_g_form_stays_below_its_claim(role):
     """The replaced tuple proposes the balls, or is compared, or is compared where the test is on edge."""
@@ -198,6 +200,7 @@ def grown(center, r):
     return np.array([middle - far / 2, middle + far / 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weak", [1.0, 0.02])
 def test_own_radii_of_moved_balls(weak):
     """Both centers move by twice the radius, and the distances grow by all that kappa allows for."""
@@ -242,6 +245,7 @@ def test_own_radii_of_a_tuple_that_has_none():
     assert own_centers(balls, 1000, LOSS, seeded()).value.shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weak", [1.0, 0.01])
 def test_averages_by_the_nearest_center(weak):
     """One tuple replaced, from one end of the public ball to the other."""
@@ -260,6 +264,7 @@ def test_averages_by_the_nearest_center(weak):
     assert (epsilon_lower_bound(*rows, DELTA) > epsilon_tight(rho, DELTA)) == (weak < 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weak", [1.0, 0.02])
 def test_a_learner_stays_below_its_claim(weak):
     """One record more, at the edge of the spread: count, sums and second moments all move as far as they can."""

@@ -353,6 +353,7 @@ def test_fewer_outlier_tuples_make_averages_better_than_centers():
     assert sigma_in_radii(made) < 0.1 * sigma_in_radii(ball_centers(test=near))
 
 
+@pytest.mark.slow
 def test_centers_by_the_g_form_are_found(monkeypatch):
     """Few, tight, far clusters: what few tuples can carry; then the step over all records takes the noise away."""
     monkeypatch.setattr(oracles, "RESTARTS", 1)
@@ -368,6 +369,7 @@ def test_centers_by_the_g_form_are_found(monkeypatch):
     assert found[0].tuples is None
 
 
+@pytest.mark.slow
 def test_the_planner_compares_and_says_why():
     many = job(size_hint=20_000).choose(LOSS, Lattice(STEP))
     assert isinstance(many.plan, ClusterPlan)

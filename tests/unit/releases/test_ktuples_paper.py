@@ -119,6 +119,7 @@ def test_proposers_are_secret_and_the_first_that_passes_wins(seed):
         assert (found.centers == tuples[passing[0]]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weak", [1.0, 0.05])
 def test_status_audit(weak):
     """A test on edge, one compared tuple replaced: yes or no must not tell."""
@@ -208,6 +209,7 @@ def test_audit_of_centers_that_lie_as_far_apart_as_balls_allow(weak):
 # -- in jobs and configurations ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_job_finds_clusters_that_lie_far_apart():
     rng = np.random.default_rng(0)
     points = np.rint(BASE[rng.integers(0, 3, 9000)] + rng.normal(0, 5, size=(9000, 2)))
@@ -244,6 +246,7 @@ CONFIGURED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["centers", "mixtures"])
 def test_configurations_reach_it(kind):
     release = {**CONFIGURED, "kind": kind} | ({"spread": 1.0} if kind == "mixtures" else {})

@@ -256,6 +256,7 @@ def test_tracks_without_scales_are_written_as_before():
 # -- plans and refusals -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_says_whether_scales_are_learned_and_why_not():
     on = plan(Config.from_mapping(config_of()))
     assert (on.facts["scales"], on.facts["scale_rho"]) == ("learned", pytest.approx(0.396))

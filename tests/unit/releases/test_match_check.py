@@ -98,6 +98,7 @@ def test_many_tuples_are_counted_in_pieces(monkeypatch):
     assert partitioned_pairs(Geometry(300**2), tuples) == whole == 19 * 19 + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_tuples_that_do_not_match_cost_a_twentieth_and_no_delta(form):
     made, paid = algorithm(form).average, Paid()
@@ -108,6 +109,7 @@ def test_tuples_that_do_not_match_cost_a_twentieth_and_no_delta(form):
     assert made.refusal.delta_femto == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.05, 0.25, 4.0])
 @pytest.mark.parametrize("method", ["friendly", "ktuples"])
 def test_a_refusal_costs_little_at_every_budget(rho, method):
@@ -120,6 +122,7 @@ def test_a_refusal_costs_little_at_every_budget(rho, method):
         assert mixed.average.refusal.fits(PrivacyLoss(6 * loss.rho_nano // 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["friendly", "ktuples"])
 def test_hardly_any_tuples_that_would_be_released_are_stopped(form):
     """Among shares of tuples that match nothing: those stopped by the check that would have been released."""
@@ -194,6 +197,7 @@ def cheap(release):
     assert release.delta == GATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["event", "user", "stream"])
 def test_a_refused_window_gets_back_what_was_not_started(unit, tmp_path):
     url, ids = f"sqlite:{tmp_path / 'ledger.db'}", {"ids": np.arange(1500)} if unit == "user" else {}
@@ -209,6 +213,7 @@ def test_a_refused_window_gets_back_what_was_not_started(unit, tmp_path):
         assert [cost for _, cost in reader.charges()] == [PrivacyLoss.charge(release.rho, GATE)]
 
 
+@pytest.mark.slow
 def test_a_crash_before_the_seal_is_no_gain(tmp_path):
     """The second draw may start what the first did not: nothing comes back."""
     url, real = f"sqlite:{tmp_path / 'ledger.db'}", SQLiteLedger.seal
@@ -234,6 +239,7 @@ def test_a_crash_before_the_seal_is_no_gain(tmp_path):
         assert reader.spent() == PLAN
 
 
+@pytest.mark.slow
 def test_every_key_gets_back_its_own():
     stream = {"key": "site", "keys": ["north", "south"]}
     engine = KeyedEngine(made(stream=stream), noise=Noise(SeededEntropy(0)))
@@ -244,6 +250,7 @@ def test_every_key_gets_back_its_own():
         cheap(release)
 
 
+@pytest.mark.slow
 def test_several_answers_get_back_what_none_of_them_started():
     answers = [
         {**CENTERS, "name": "groups"},
@@ -260,6 +267,7 @@ def test_several_answers_get_back_what_none_of_them_started():
     assert number.spent["delta"] == pytest.approx(2 * GATE)
 
 
+@pytest.mark.slow
 def test_functions_tell_the_cost_of_a_refusal():
     shared = {"rho": 4, "delta": 1e-8, "step": 0.01, "ball": 60, "center": (40, 40), "oracle": "scipy"}
     found = private_centers(spread_out(), 3, size_hint=1500, method="friendly", noise=seeded(), **shared)

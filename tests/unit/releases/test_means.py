@@ -135,6 +135,7 @@ def test_ball_average_splits_all_of_rho_and_has_the_right_noise():
     assert 0.93 < ratio < 1.07  # ×0.7 and ×1.3 are far outside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["recentered", "friendly", "ball"])
 @pytest.mark.parametrize("d", [1, 3, 20])
 def test_private_mean_is_near_and_its_sigma_is_honest(method, d):
@@ -247,6 +248,7 @@ def test_shares_of_the_recentred_mean_never_pass_the_whole():
                 assert mechanism.center.loss.rho_nano == shares.center
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "hint"), [(340, 600), (362, 600), (380, 600), (420, 600)])
 def test_forecast_probability_is_what_happens(n, hint):
     mechanism = RecentredMean(PrivacyLoss.charge(0.25, 1e-9), 3000**2, 2, hint)
@@ -419,6 +421,7 @@ def test_a_budget_that_cannot_be_divided_is_refused_before_it_is_charged(rho):
         BallMean(PrivacyLoss(3), (0,) * 9, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-12, 0.014, 0.5])
 def test_forecasts_stand_sizes_that_noise_may_take_to_nothing(delta):
     for make in (FriendlyMean, RecentredMean):

@@ -41,6 +41,7 @@ def released(one_start):
     return list(engine.close())
 
 
+@pytest.mark.slow
 def test_a_window_is_released_in_the_features_units(released):
     first = released[0]
     assert (first.status, first.kind, first.features) == ("released", "mixtures", ["a", "b"])
@@ -66,6 +67,7 @@ def test_a_window_without_clusters_is_refused_and_gives_back_what_was_not_starte
     assert second.spent["rho"] == second.rho
 
 
+@pytest.mark.slow
 def test_sliding_windows_share_records():
     engine = Engine(config({"slide": "5s"}, size_hint=10_000), noise=Noise(SeededEntropy(1)))
     engine.push(np.repeat([1000, 6000], 5000), rows(10_000))
@@ -74,6 +76,7 @@ def test_sliding_windows_share_records():
     assert all(np.abs(np.array(release.value) - TRUE).max() < 0.6 for release in found)
 
 
+@pytest.mark.slow
 def test_plans_say_how_and_why():
     told = plan(Config.from_mapping(config()))
     assert told.probability is None  # only the data tell
@@ -92,6 +95,7 @@ def test_plans_say_how_and_why():
     assert few.as_dict()["form"] == "balls"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -111,6 +115,7 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
         Config.from_mapping(config(**changes))
 
 
+@pytest.mark.slow
 def test_another_loss_or_size_is_planned_anew():
     mechanism = Config.from_mapping(config()).job.answers[0].mechanism.inner
     assert isinstance(mechanism, MixturesRelease)

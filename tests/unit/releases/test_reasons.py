@@ -36,6 +36,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", KINDS, ids=str)
 def test_enough_records_that_lie_apart_are_no_core(release):
     """It said `too_few` of 2,000 records where 300 were asked for."""
@@ -47,6 +48,7 @@ def test_enough_records_that_lie_apart_are_no_core(release):
         assert "`release.radius`" in mechanism.hint("no_core")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", KINDS, ids=str)
 def test_few_records_are_too_few_however_they_lie(release):
     for n in (0, 1, 12):
@@ -70,6 +72,7 @@ def test_a_search_names_the_end_of_its_radii():
     assert "`release.radius_max`" in mechanism.hint("no_core")
 
 
+@pytest.mark.slow
 def test_the_reason_is_a_function_of_what_is_released():
     """From the noisy count in the refusal anybody can tell the reason: nothing else went into it."""
     mechanism = Config.from_mapping(sample()).job.answers[0].mechanism.inner

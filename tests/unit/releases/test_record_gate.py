@@ -88,6 +88,7 @@ def test_planted_faults_of_the_gate_are_what_these_bounds_would_catch():
     assert abs(no_noise[0] - no_noise[1]) > 0.9
 
 
+@pytest.mark.slow
 def test_audit_of_the_gate_at_max_records_at_h_and_beyond():
     gate, runs, noise = RecordGate(PrivacyLoss(10**7, 5 * 10**13), 60), 20_000, Noise(SeededEntropy(4))
     for size in (
@@ -170,6 +171,7 @@ def test_a_refusal_reveals_nothing_and_refunds_what_was_not_started():
     assert engine.spent == gate.loss == PrivacyLoss.charge(release.rho, release.delta)
 
 
+@pytest.mark.slow
 def test_what_a_flooded_window_held_is_freed_and_nothing_more_of_it_is_kept():
     config = Config.from_mapping(sample(window=ONE_WINDOW | {"max_records": 20_000}))
     engine, block = Engine(config), rows(5_000)

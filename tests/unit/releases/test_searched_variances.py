@@ -53,6 +53,7 @@ def data(n=3000):
     return raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", ["exact", "blocks", "hidden"])
 @pytest.mark.parametrize("reach", [None, 2.0])
 def test_it_is_the_twins_around_the_searched_mean(pairs, reach, monkeypatch):
@@ -84,6 +85,7 @@ def test_it_is_the_twins_around_the_searched_mean(pairs, reach, monkeypatch):
     assert found.value == pytest.approx(true, rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", ["exact", "hidden"])
 def test_it_costs_no_more_than_it_says_and_checks_that_are_not_needed_come_back(pairs):
     mechanism = inner({"size_hint": 3000, "rho": 4.0, "pairs": pairs})
@@ -101,6 +103,7 @@ def test_it_costs_no_more_than_it_says_and_checks_that_are_not_needed_come_back(
     assert narrow.release(window(narrow, apart), charge_for(narrow.loss), Noise()).reason == "no_core"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.02, 0.3, 4.0])
 def test_whatever_the_scale_the_variance_is_near(deviation):
     """Three powers of ten; told the radius it is hardly nearer."""
@@ -124,6 +127,7 @@ def test_whatever_the_scale_the_variance_is_near(deviation):
     assert errors[0] < 3 * errors[1] + 0.05
 
 
+@pytest.mark.slow
 def test_plans_hints_and_savings():
     job = job_of({"size_hint": 3000, "rho": 0.5})
     text = str(plan(Config.from_mapping(sample(release={**SEARCH, "size_hint": 3000, "rho": 0.5}))))
@@ -160,6 +164,7 @@ def test_rules(release, message):
             )
 
 
+@pytest.mark.slow
 def test_the_array_function_searches():
     raw = np.random.default_rng(1).normal(20.0, [1.0, 2.0], size=(8000, 2))
     common = {"rho": 1, "delta": 1e-8, "size_hint": 8000, "step": 1e-2, "bounds": (-50, 90)}

@@ -29,6 +29,7 @@ def errors(dimension, size, rho, radius=6.0):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dimension", "size", "rho", "radius"),
     [(1, 350, 0.2, 6.0), (1, 400, 0.2, 6.0), (1, 500, 0.2, 6.0), (1, 1350, 0.05, 6.0), (2, 400, 0.2, 6.6)],

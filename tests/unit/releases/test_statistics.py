@@ -190,6 +190,7 @@ class Given:
         return np.array(dealt + [0] * (count - len(dealt)), np.uint64)
 
 
+@pytest.mark.slow
 def test_the_exponential_choice_inverts_its_law_to_the_last_bit():
     """Uniform numbers beside every boundary fall on the right side of it, however many digits that takes."""
     rng = np.random.default_rng(9)
@@ -357,6 +358,7 @@ def test_forecasts_of_noise_are_honest():
     assert forecast["variance of a"] == pytest.approx(sigma[0] * 1e-6, rel=0.1)
 
 
+@pytest.mark.slow
 def test_plans_say_what_a_kind_gives():
     lines = plan(Config.from_mapping(sample(release={**HISTOGRAM, "rho": 0.5, "size_hint": 5}))).lines()
     assert any("records in a bin 1" in line for line in lines)

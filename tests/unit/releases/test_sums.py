@@ -169,6 +169,7 @@ def test_a_stream_releases_sums_in_the_features_own_units():
     assert sigmas == dict(zip(("sum of a", "sum of b"), found.sigma, strict=True))
 
 
+@pytest.mark.slow
 def test_noise_is_as_wide_as_sigma_says():
     rng = np.random.default_rng(2)
     points = rng.uniform(90.0, 110.0, size=(50, 3))

@@ -225,6 +225,7 @@ def test_rows_come_out_as_they_were_declared():
     )
 
 
+@pytest.mark.slow
 def test_the_previous_projection_is_the_last_releases():
     config = config_of({**SYNTHETIC, "projection": "previous"})
     engine = Engine(config, noise=Noise(SeededEntropy(3)))

@@ -26,6 +26,7 @@ def first_ring(noise, counts):
     return -1
 
 
+@pytest.mark.slow
 def test_many_records_ring_and_few_never_do():
     noise = Noise(SeededEntropy(1))
     assert all(first_ring(noise, [2 * USUAL]) == 0 for _ in range(200))
