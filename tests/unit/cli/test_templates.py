@@ -61,8 +61,8 @@ def test_each_runs_on_simulated_telemetry(kind, telemetry, tmp_path, monkeypatch
     done = invoke("run", "c.toml")
     assert done.exit_code == 0, done.stderr
     releases = [json.loads(line) for line in done.stdout.splitlines()]
-    long = kind in ("centers", "mixtures")  # of which half an hour has too few
-    assert [release["status"] for release in releases] == (["refused"] if long else ["released"] * 3)
+    windows = 1 if kind in ("centers", "mixtures") else 3  # these are told to be long, so that they hold many records
+    assert [release["status"] for release in releases] == ["released"] * windows
     assert {release["kind"] for release in releases} == {kind}
 
 
