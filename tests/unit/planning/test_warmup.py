@@ -19,6 +19,7 @@ time = "t"
 [window]
 length = "1h"
 start = "2026-01-01T00:00:00Z"
+end = "2026-01-02T00:00:00Z"
 [release]
 kind = "count"
 rho = 0.1
