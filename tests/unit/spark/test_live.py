@@ -411,11 +411,11 @@ from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.service.app import StreamSpec
 from fcstream.spark.service import serve_on_spark
 
-def fuse(self, answers):
+def fuse(*asked):
     os.killpg(0, signal.SIGKILL)  # this process and its JVM
 
 if sys.argv[2] == "kill":
-    PostgresLedger.seal = fuse
+    PostgresLedger.seal = PostgresLedger.seal_together = fuse
 config = pickle.loads(open(sys.argv[1], "rb").read())
 serve_on_spark([StreamSpec(config)])
 """
