@@ -205,9 +205,8 @@ def compare(
     """
     job, plan = tuples.job, tuples.choice.plan
     width = job.spread
-    if (
-        width is None
-    ):  # as wide as clusters can be that lie the ball's diameter apart, and of k parts of the ball at most
+    if width is None:
+        # As wide as clusters can be that lie the ball's diameter apart, and of k parts of the ball at most.
         apart = typical_quantile(len(job.center), 1 - REACHED) * 2 * job.ball / plan.separation
         width = min(apart, job.ball / job.k ** (1 / len(job.center)))
     mechanism = tree.inner
