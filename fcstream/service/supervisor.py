@@ -260,6 +260,8 @@ class Supervisor:
             yield None
             if self._ending.is_set():
                 return False
+        if self._health.standby is not None:
+            LOG.info("this process serves the stream now")
         return True
 
     def _assigned_sessions(
