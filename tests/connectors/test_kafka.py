@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import os
+import re
 import signal
 import socket
 import ssl
@@ -394,13 +395,18 @@ def test_brokers_that_are_gone_are_an_error_after_patience():
 
 
 @pytest.mark.beside
-def test_brokers_that_are_not_there():
-    for host in ("127.0.0.1:1", "no-such-host.invalid"):
-        for make in (source_of, sink_of):
-            began = time.monotonic()
-            with pytest.raises((SourceError, SinkError), match=r"did not answer for 3 s: .*(refused|resolve)"):
-                make(host, "topic", patience_s=3.0)
-            assert time.monotonic() - began < 30.0
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
+@pytest.mark.parametrize("make", [source_of, sink_of], ids=["source", "sink"])
+def test_brokers_that_are_not_there(host, make):
+    """The client says why it has no broker in its own time: on a busy machine that may come after the patience."""
+    for _ in range(20):
+        began = time.monotonic()
+        with pytest.raises((SourceError, SinkError), match=r"did not answer for 3 s") as caught:
+            make(host, "topic", patience_s=3.0)
+        assert time.monotonic() - began < 30.0
+        if re.search(r"refused|resolve", str(caught.value)):
+            return
+    pytest.fail(f"the client's reason never came: {caught.value}")
 
 
 def test_a_topic_that_is_not_there(kafka_broker):
