@@ -74,15 +74,15 @@ def test_bins_reach_to_the_largest_exact_ball(d, radius_squared):
     assert 2**51 < bounds[-1] <= 2**53 - 1
 
 
-@settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1))
-def test_noise_alone_hardly_ever_makes_a_ball_wide(seed):
-    """Empty bins far out, and more of them than those that hold points."""
+def test_noise_alone_hardly_ever_makes_a_ball_wide():
+    """Empty bins far out, and more of them than those that hold points: at most 1 noise in 100 reaches there."""
     bounds = clipping_radii(10**8, 3)
-    edges, bins = np.sqrt(bounds), np.zeros(len(bounds) + 1, np.int64)
-    bins[8:13] = 500, 1200, 1800, 1200, 300
-    bins += np.rint(np.random.default_rng(seed).normal(0, 4, len(bins))).astype(np.int64)
-    assert clipping_reach(bins, edges, 16.0, 0.001) <= edges[19]
+    edges, rng = np.sqrt(bounds), np.random.default_rng(17)
+    held = np.zeros(len(bounds) + 1, np.int64)
+    held[8:13] = 500, 1200, 1800, 1200, 300
+    noises = np.rint(rng.normal(0, 4, (300, len(held)))).astype(np.int64)
+    wide = sum(clipping_reach(held + noise, edges, 16.0, 0.001) > edges[19] for noise in noises)
+    assert wide <= 3
 
 
 def test_the_tail_is_counted_to_its_end():
