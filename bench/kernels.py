@@ -333,7 +333,10 @@ def peaks(
         points, radius_squared = lattice(n + m, d)
         frame = Frame(points, float(radius_squared), pairs.SCREENS and d >= 12)
         pane, batch = TileSegment(d, frame, 1, []), frame.encode(points[n:])
-        pane.insert(frame.encode(points[:n]), np.arange(n, dtype=np.int32))
+        held = frame.encode(points[:n])
+        pane.insert(held, np.arange(n, dtype=np.int32))
+        pane.store(held)
+        pane.forget_batch()
         chunk = pane.chunks[0]
         chunk.tiles, chunk.codes, chunk.starts = chunk.tiles[: n // LANES], chunk.codes[: n // LANES], chunk.starts
         found = np.zeros(batch.room, np.int32), np.zeros(n, np.int32)
