@@ -100,7 +100,7 @@ def private_covariance(
     rho : float
         The loss of the answer with ``method="clipped"``, which requires it; there is no delta.
     delta : float
-        For ``method="friendly"``, which requires it.
+        For ``method="friendly"`` alone, which requires it.
     size_hint : int
         Public guess of the number of rows, which ``method="clipped"`` requires.
     step : float
@@ -194,7 +194,7 @@ def _check_unused(method: str, given: dict[str, object]) -> None:
     """Refuse arguments of the other method, which would change nothing."""
     other = "friendly" if method == "clipped" else "clipped"
     for name, default in _OWN[other].items():
-        if given[name] != default and name != "delta":
+        if given[name] != default:
             raise ConfigError(f"belongs to method {other!r}, not to {method!r}: leave it out", name)
 
 

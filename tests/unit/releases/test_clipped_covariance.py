@@ -356,6 +356,7 @@ def test_what_cannot_be_is_refused():
         ({"size_hint": 5}, "rho"),
         ({"rho": 1.0, "size_hint": 5, "scale": "own"}, "scale"),
         ({"rho": 1.0, "size_hint": 5, "shards": 9}, "shards"),
+        ({"rho": 1.0, "size_hint": 5, "delta": 1e-9}, "delta"),
         ({"rho": 1.0, "size_hint": 5, "method": "other"}, "method"),
         ({"epsilon": 1.0, "method": "friendly"}, "shards"),
         ({"epsilon": 1.0, "shards": 900, "delta": 1e-6, "rho": 1.0, "method": "friendly"}, "rho"),
