@@ -18,6 +18,7 @@ from .releases.clusters.automatic import AutoCentersOptions, AutoMixturesOptions
 from .releases.clusters.tree_mixtures import TreeMixturesOptions
 from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
+from .releases.means.automatic import AutoMeanOptions
 from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
 from .releases.statistics.clipped import ClippedCovarianceOptions
@@ -42,6 +43,7 @@ Window = WindowSection
 Budget = BudgetSection
 
 Mean = SearchOptions
+AutoMean = AutoMeanOptions
 TrackingMean = TrackingOptions
 BasicMean = BasicOptions
 Count = CountOptions

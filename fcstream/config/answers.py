@@ -76,18 +76,15 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
     if rows.per_user == "sum":
         own, bounds = _summed(options, own)
     _check_optional(config, options, own)
+    setting = BuildContext(own, schedule.reach, config.stream.unit, texts_of(config), schedule.length_ms)
+    taken, why = options.chosen(setting)
     max_records = config.window.max_records
-    if len(config.releases) > 1 and not options.needs_gate(config.stream.unit):
+    if len(config.releases) > 1 and not taken.needs_gate(config.stream.unit):
         max_records = None
-    mechanism = build_gated(
-        options,
-        BuildContext(own, schedule.reach, config.stream.unit, window_ms=schedule.length_ms, texts=texts_of(config)),
-        max_records,
-        build_mechanism,
-    )
+    mechanism = build_gated(taken, setting, max_records, build_mechanism)
     width = grid.dimension + len(text_codes(config))
     chosen = None if columns == tuple(range(width)) or options.reads_text else columns
-    return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds))
+    return WindowAnswer(options.name, mechanism, own, RecordSelection(rows, chosen, bounds), why)
 
 
 def texts_of(config: Sections) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -18,11 +18,11 @@ from ..engine.exhaustion import budget_windows, exhaustion_warning, scheduled_wi
 from ..errors import ConfigError, UnusablePlan
 from ..formats.fields import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
-from ..releases.averages import chi_quantile
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.means.mean import MeanOptions
 from ..releases.means.spread_histogram import supposed_deviation
-from ..releases.means.tracking import TrackingOptions
+from ..releases.means.tracking import OF_A_CORE, TrackingOptions
+from ..releases.means.zooming import ZoomingMean
 from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
 from ..releases.registry import method_of
@@ -33,10 +33,6 @@ NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
 _MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
 _MAX_DELTA = 1e-4
-_OF_A_CORE = {"spread": "histogram", "pairs": "exact", "outliers": 0.0, "radius_min": None, "radius_max": None}
-"""Keys of a mean that belong to its core, and their defaults."""
-_CLIPPED = 1.25
-"""What moving far records to the border of their ball adds to its error, by `bench/zooming.py`: 1.06 to 1.46."""
 _RECORDS = re.compile(r"\brecord(?=s?\b)")
 MANY = 100_000
 """Number of records per window from which on `plan` measures the fastest way to compare pairs."""
@@ -342,10 +338,14 @@ def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
 
 
 def _notes(job: Job, hint: int | None) -> PlanNotes:
-    """Return the mechanism's notes, about users where users are counted, because the mechanism calls all points
-    records.
+    """Return the mechanism's notes, and before them why its method was taken.
+
+    They are about users where users are counted, because the mechanism calls all points records.
     """
-    notes = job.answers[0].mechanism.notes(hint, job.answers[0].grid)
+    answer = job.answers[0]
+    notes = answer.mechanism.notes(hint, answer.grid)
+    if answer.why:
+        notes = replace(notes, lines=(answer.why, *notes.lines))
     if job.terms.unit != "user":
         return notes
     lines, warnings = ([_RECORDS.sub("user", text) for text in texts] for texts in (notes.lines, notes.warnings))
@@ -390,17 +390,19 @@ def _without_core(config: Config) -> list[str]:
         return []
     if probability < RARELY:
         return []
-    share, d = _CLIPPED * mechanism.notes(hint, grid).facts["noise_of_reach"], grid.dimension
+    inner = cast("ZoomingMean", mechanism.inner if isinstance(mechanism, GatedMechanism) else mechanism)
     if isinstance(options.spread, (int, float)):
-        deviation = options.spread / math.sqrt(d)
+        deviation = options.spread / math.sqrt(grid.dimension)
+    elif isinstance(options.radius, (int, float)):
+        deviation = supposed_deviation(options.radius, grid.dimension)
     else:
-        deviation = supposed_deviation(options.radius, d) if isinstance(options.radius, (int, float)) else math.nan
-    width = share * deviation * chi_quantile(d, 0.9)
+        deviation = math.nan
+    width = math.hypot(*inner.settled(hint)) * deviation
     told = ", ".join(f"{feature.name} {feature.scale * width:.3g}" for feature in grid.features)
-    error = f"{share:.3g} of the distance within which nine of ten records lie"
+    error = f"{inner.error_of_reach(hint):.3g} of the distance within which nine of ten records lie"
     if math.isfinite(width):
         error = f"{told} if records lie as far apart as is now supposed"
-    without = ["radius", *(name for name in _OF_A_CORE if getattr(options, name) != _OF_A_CORE[name])]
+    without = ["radius", *(name for name, default in OF_A_CORE.items() if getattr(options, name) != default)]
     out = " and ".join(f"`{name}`" for name in without)
     return [
         f"use `release.method` = 'tracking' without {out}: each window starts from the release before and finds "

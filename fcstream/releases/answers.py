@@ -39,12 +39,15 @@ class WindowAnswer:
     grid : Grid
         The features that it reads.
     selection : RecordSelection
+    why : str
+        For plans: why its method was taken, where the configuration leaves the choice.
     """
 
     name: str | None
     mechanism: Mechanism
     grid: Grid
     selection: RecordSelection = EVERYTHING
+    why: str = ""
 
     @property
     def max_held(self) -> int | None:

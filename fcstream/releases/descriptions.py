@@ -61,6 +61,11 @@ class KindDescription:
 
 
 _MEAN = "one number for each feature: the mean of the normal records"
+_RECENTERED = (
+    "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
+    "rough center, a noisy histogram of distances a radius; then two noisy means of the core, clipped to balls "
+    "around better and better centers, are taken. With `outliers` clip these three are of all records."
+)
 _CENTERS = KindDescription(
     "the centers of k groups of records, with noisy numbers of records",
     "Coins divide the records into many shards, and a clustering program finds k centers in each. Where the shards "
@@ -139,9 +144,7 @@ def _either(tuples: KindDescription, tree: KindDescription) -> KindDescription:
 DESCRIPTIONS = {
     "mean/recentered": KindDescription(
         _MEAN,
-        "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
-        "rough center, a noisy histogram of distances a radius; then two noisy means of the core, clipped to balls "
-        "around better and better centers, are taken. With `outliers` clip these three are of all records.",
+        _RECENTERED,
         f"{_OF_THE_CORE} With `outliers` clip no record is left out, and far ones are moved to a border at which noise "
         f"and that error are about alike. `tail_share` tells how many lay outside. {_MEASURED}",
         (FC22, CKS20, OURS),
@@ -179,6 +182,19 @@ DESCRIPTIONS = {
         (FC22, CKS20, OURS),
         ("5.5", "5.16", "5.4"),
         ("5.5", "5.10", "5.4"),
+    ),
+    "mean/auto": KindDescription(
+        _MEAN,
+        "One of two methods, by settings alone; `plan` says which. "
+        f"Recentered: {_RECENTERED} Tracking: a window starts from the center and radius that the window before "
+        "released, the first one from the public ranges: noise is added to numbers of records by their distance, from "
+        "which the next radius follows, and to the mean of those within twice the radius, moved to the ball's border.",
+        f"Recentered: {_OF_THE_CORE} Tracking: records beyond twice the ball's radius are left out and those beyond it "
+        "moved to its border, so the value lags behind where records move faster than the ball. `sigma` does not "
+        "contain that.",
+        (FC22, CKS20, OURS),
+        ("5.17", "5.4", "5.16"),
+        ("5.4", "5.10"),
     ),
     "mean/basic": KindDescription(
         _MEAN,

@@ -33,8 +33,6 @@ class BuildContext:
         Names of the features that hold texts, which have no place on the lattice.
     window_ms : int
         Length of a window; 0 where there is no schedule.
-    why : str
-        For plans: why `Options.chosen` took this method; empty where the configuration names it.
     """
 
     grid: Grid
@@ -42,7 +40,6 @@ class BuildContext:
     unit: str = "event"
     texts: tuple[str, ...] = ()
     window_ms: int = 0
-    why: str = ""
 
     @property
     def dimension(self) -> int:
@@ -116,12 +113,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """`needs_no_delta`, of kinds where that depends on other keys."""
         return self.needs_no_delta
 
-    def chosen(self, setting: BuildContext) -> tuple[Options, BuildContext]:
-        """Return the options of the method to take, for a `method` that leaves the choice, with the reason in `why`.
+    def chosen(self, setting: BuildContext) -> tuple[Options, str]:
+        """Return the options of the method to take, for a `method` that leaves the choice, and why.
 
-        The choice depends on public settings alone.
+        The choice depends on public settings alone. The reason is a sentence, empty where there was no choice.
         """
-        return self, setting
+        return self, ""
 
     def build(self, setting: BuildContext) -> Mechanism:
         """Make the mechanism. Raises ConfigError, with the key, if these options cannot work."""

@@ -350,7 +350,6 @@ def build_gated(
     ------
     Specification 10.1; proof 2.7.
     """
-    options, setting = options.chosen(setting)
     key = "window.max_records"
     is_needed = options.needs_gate(setting.unit)
     if max_records is not None and not is_needed:

@@ -16,6 +16,7 @@ KINDS = {
     "mean/friendly": "means.searched:SearchOptions",
     "mean/ball": "means.mean:MeanOptions",
     "mean/tracking": "means.tracking:TrackingOptions",
+    "mean/auto": "means.automatic:AutoMeanOptions",
     "mean/basic": "means.approximate_dp:BasicOptions",
     "count": "statistics.count:CountOptions",
     "sum": "statistics.sum:SumOptions",

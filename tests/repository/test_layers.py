@@ -329,14 +329,15 @@ INSIDE = {
         "tuples",
     ],
     "releases.means": [
+        "automatic",
         "searched",
         "tracking",
         "__init__",
         "approximate_dp",
         "mean",
         "shares",
-        "spread_histogram",
         "zooming",
+        "spread_histogram",
     ],
     "releases.statistics": [
         "clipped",

@@ -15,6 +15,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     "mean/friendly": ({"method": "friendly", "size_hint": N, "rho": 2.0, "spread": None}, True),
     "mean/ball": ({"method": "ball", "center": [20.0, 50.0], "delta": None, "size_hint": None}, True),
     "mean/tracking": ({"method": "tracking", "size_hint": N}, True),
+    "mean/auto": ({"method": "auto", "size_hint": N, "spread": None}, True),
     "mean/basic": ({"method": "basic", "size_hint": N, "spread": None, "rho": 3.0}, False),
     "count": ({**BARE, "kind": "count"}, False),
     "sum": ({**BARE, "kind": "sum"}, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -69,13 +69,12 @@ class AutoCentersOptions(CentersOptions, frozen=True, forbid_unknown_fields=True
     """Public radius of a cluster, in scaled units: tuples clip records to it in the last step, and the comparison with
     a tree supposes clusters of this width."""
 
-    def chosen(self, setting: BuildContext) -> tuple[Options, BuildContext]:
+    def chosen(self, setting: BuildContext) -> tuple[Options, str]:
         tree = TreeCentersOptions(**{key: getattr(self, key) for key in _SHARED})
-        return _chosen(self, tree, setting)
+        return _chosen(self, CentersOptions(**msgspec.structs.asdict(self)), tree, setting)
 
     def build(self, setting: BuildContext) -> CentersRelease | TreeCentersRelease:  # type: ignore[override]
-        options, setting = (self, setting) if setting.why else self.chosen(setting)
-        return super().build(setting) if options is self else options.build(setting)  # type: ignore[return-value]
+        return self.chosen(setting)[0].build(setting)  # type: ignore[return-value]
 
 
 class AutoMixturesOptions(MixturesOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -115,45 +114,43 @@ class AutoMixturesOptions(MixturesOptions, frozen=True, forbid_unknown_fields=Tr
     spread: float | None = None  # type: ignore[assignment]
     """Public radius of a cluster, in scaled units, which records are clipped to where tuples are taken."""
 
-    def chosen(self, setting: BuildContext) -> tuple[Options, BuildContext]:
+    def chosen(self, setting: BuildContext) -> tuple[Options, str]:
         tree = TreeMixturesOptions(**{key: getattr(self, key) for key in _SHARED})
-        return _chosen(self, tree, setting)
+        return _chosen(self, MixturesOptions(**msgspec.structs.asdict(self)), tree, setting)
 
     def build(self, setting: BuildContext) -> MixturesRelease | TreeMixturesRelease:  # type: ignore[override]
-        options, setting = (self, setting) if setting.why else self.chosen(setting)
-        return super().build(setting) if options is self else options.build(setting)  # type: ignore[return-value]
+        return self.chosen(setting)[0].build(setting)  # type: ignore[return-value]
 
 
 def _chosen(
     options: AutoCentersOptions | AutoMixturesOptions,
+    tuples: CentersOptions | MixturesOptions,
     tree: TreeCentersOptions | TreeMixturesOptions,
     setting: BuildContext,
-) -> tuple[Options, BuildContext]:
+) -> tuple[Options, str]:
     """Take a method by settings alone; checks what would be checked whichever is taken."""
     if options.method != "auto":
-        return options, setting
+        return tuples, ""
     defaults = {own.name: own.default for own in msgspec.structs.fields(type(options))}
     theirs = [key for key in TUPLES_ALONE if key in defaults and getattr(options, key) != defaults[key]]
     if theirs:
-        return options, replace(setting, why=f"`auto` leaves the tree out: `release.{theirs[0]}` belongs to tuples")
+        return tuples, f"`auto` leaves the tree out: `release.{theirs[0]}` belongs to tuples"
     lacking = [f"`release.{key}`" for key in ("delta", "size_hint") if not getattr(options, key)]
     if isinstance(options, MixturesOptions) and options.spread is None:
         lacking.append("`release.spread`")
     if options.k == "auto":
         lacking.append("a number `release.k`")
     if lacking:
-        return tree, replace(setting, why=f"`auto` takes the tree: tuples need {' and '.join(lacking)}")
-    options.approximate_loss(options.delta)
-    size = options.checked_size_hint()
-    options.job(setting, size, spread=options.spread)
+        return tree, f"`auto` takes the tree: tuples need {' and '.join(lacking)}"
+    tuples.approximate_loss(options.delta)
+    size = tuples.checked_size_hint()
+    tuples.job(setting, size, spread=options.spread)
     try:
-        tuples = options.build(replace(setting, why="tuples, to compare"))
+        planned = tuples.build(setting)
     except ConfigError:
-        text = f"`auto` takes the tree: no plan for tuples works with {size} records at this `release.rho`"
-        return tree, replace(setting, why=text)
-    assert isinstance(tuples, (CentersRelease, MixturesRelease))
-    compared = compare(tree.build(setting), tuples, size, setting.grid.lattice.step)
-    return (options if compared.tuples < compared.tree else tree), replace(setting, why=compared.why)
+        return tree, f"`auto` takes the tree: no plan for tuples works with {size} records at this `release.rho`"
+    compared = compare(tree.build(setting), planned, size, setting.grid.lattice.step)
+    return (tuples if compared.tuples < compared.tree else tree), compared.why
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
         loss = self.approximate_loss(self.delta)
         more = {"spread": self.spread, "fallback": self.fallback, "fallback_share": self.fallback_share}
         job = self.job(setting, self.checked_size_hint(), **more)
-        return checked(CentersRelease(loss, job, setting.grid.lattice, setting.why))
+        return checked(CentersRelease(loss, job, setting.grid.lattice))
 
 
 def place_and_reach(center: list[float] | None, ball: float | None, grid: Grid) -> tuple[tuple[float, ...], float]:
@@ -226,8 +226,6 @@ class ClusterRelease(MechanismBase):
     loss : PrivacyLoss
     job : ClusterJob
     lattice : Lattice
-    why : str
-        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -241,7 +239,6 @@ class ClusterRelease(MechanismBase):
     loss: PrivacyLoss
     job: ClusterJob
     lattice: Lattice
-    why: str = ""
 
     @property
     def average(self) -> TupleAverage | BallCenters | PaperCenters:
@@ -283,8 +280,7 @@ class ClusterRelease(MechanismBase):
             "separation": plan.separation,
             "form": {BallPlan: "balls", PaperPlan: "paper"}.get(type(plan), "core"),
         }
-        lines = (self.why, line, disagreement) if self.why else (line, disagreement)
-        return PlanNotes(lines, warnings, facts, case=ALL_AGREE, chance=chance)
+        return PlanNotes((line, disagreement), warnings, facts, case=ALL_AGREE, chance=chance)
 
     def with_loss(self: Any, loss: PrivacyLoss) -> Any:
         """Return the same release for another rho.

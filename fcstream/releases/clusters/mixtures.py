@@ -346,7 +346,7 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
     def build(self, setting: BuildContext) -> MixturesRelease:
         loss = self.approximate_loss(self.delta)
         job = self.job(setting, self.checked_size_hint() // 2, spread=self.spread)
-        return checked(MixturesRelease(loss, replace(job, lloyd=False), setting.grid.lattice, setting.why))
+        return checked(MixturesRelease(loss, replace(job, lloyd=False), setting.grid.lattice))
 
 
 def mixture_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:

@@ -80,7 +80,7 @@ class TreeMixturesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_o
     def build(self, setting: BuildContext) -> TreeMixturesRelease:
         box, ball = region_of(self.center, self.ball, setting.grid)
         k = None if self.k == "auto" else self.k
-        release = TreeMixturesRelease(self.pure_loss(), k, box, ball, setting.why)
+        release = TreeMixturesRelease(self.pure_loss(), k, box, ball)
         _ = release.inner
         return release
 
@@ -192,8 +192,6 @@ class TreeMixturesRelease(MechanismBase):
     box : PublicBox
     ball : PublicBall or None
         Records outside do not count.
-    why : str
-        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -209,7 +207,6 @@ class TreeMixturesRelease(MechanismBase):
     k: int | None
     box: PublicBox
     ball: PublicBall | None = None
-    why: str = ""
     kind: str = "mixtures"
 
     @property
@@ -237,4 +234,4 @@ class TreeMixturesRelease(MechanismBase):
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         line = f"k-means on the points of a tree of at most {self.box.depth} levels; components from all records"
-        return PlanNotes((self.why, line) if self.why else (line,), stopped=self.inner.tree.first)
+        return PlanNotes((line,), stopped=self.inner.tree.first)

@@ -71,7 +71,7 @@ class TreeCentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_on
     def build(self, setting: BuildContext) -> TreeCentersRelease:
         box, ball = region_of(self.center, self.ball, setting.grid)
         k = None if self.k == "auto" else self.k
-        release = TreeCentersRelease(self.pure_loss(), k, box, ball, setting.why)
+        release = TreeCentersRelease(self.pure_loss(), k, box, ball)
         _ = release.inner
         return release
 
@@ -122,8 +122,6 @@ class TreeCentersRelease(MechanismBase):
     box : PublicBox
     ball : PublicBall or None
         Records outside do not count.
-    why : str
-        For plans: why ``auto`` took this method.
 
     Privacy
     -------
@@ -139,7 +137,6 @@ class TreeCentersRelease(MechanismBase):
     k: int | None
     box: PublicBox
     ball: PublicBall | None = None
-    why: str = ""
     kind: str = "centers"
 
     @property
@@ -171,4 +168,4 @@ class TreeCentersRelease(MechanismBase):
         if size is not None and self.k is not None:
             part = math.sqrt(RHO_UNIT / (2 * step.sum_nano)) / max(1.0, size / self.k)
             lines.append(f"a center's noise is about {part:.2g} of its cluster's radius, for clusters of equal size")
-        return PlanNotes((self.why, *lines) if self.why else tuple(lines), stopped=self.inner.tree.first)
+        return PlanNotes(tuple(lines), stopped=self.inner.tree.first)

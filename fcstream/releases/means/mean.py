@@ -83,9 +83,9 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     """
 
     method: str = "recentered"
-    """How the mean is found: in two steps (``recentered``), from the release before (``tracking``), as FC_Avg of the
-    paper (``friendly``), in a public ball (``ball``), or as FriendlyCore in (ε, δ) (``basic``, with keys of its
-    own)."""
+    """How the mean is found: in two steps (``recentered``), from the release before (``tracking``), as one of these
+    two, whichever the settings predict nearer (``auto``), as FC_Avg of the paper (``friendly``), in a public ball
+    (``ball``), or as FriendlyCore in (ε, δ) (``basic``, with keys of its own)."""
     radius: float | Literal["search"] | None = None
     """Distance within which nearly all pairs of normal records of a window lie, in scaled units; for ``ball`` the
     radius of the ball. ``search`` finds it privately between ``radius_min`` and ``radius_max``, for 1 to 10% of the

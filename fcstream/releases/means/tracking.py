@@ -29,6 +29,15 @@ ROOM = 1.25
 FALL = 0.8
 """Part of its first value that the share of points in the ball must keep, or the next window starts cold."""
 MIN_SHARE = 0.5
+OF_A_CORE = {
+    "spread": "histogram",
+    "center": None,
+    "pairs": "exact",
+    "outliers": 0.0,
+    "radius_min": None,
+    "radius_max": None,
+}
+"""Keys of a mean that a mean without a core does not have, and their defaults."""
 
 
 class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -83,8 +92,7 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
         return TrackingMean(cold)
 
     def _check_without_radius(self) -> None:
-        defaults = {"spread": "histogram", "center": None, "pairs": "exact", "outliers": 0.0}
-        for key, default in {**defaults, "radius_min": None, "radius_max": None}.items():
+        for key, default in OF_A_CORE.items():
             if getattr(self, key) != default:
                 raise ConfigError("needs `release.radius`: without it no core is found", f"release.{key}")
 

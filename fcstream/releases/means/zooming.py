@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.totals import column_totals, tile_totals
-from ..averages import BallAverage, Start, check_noise, gaussian_variance, to_center
+from ..averages import BallAverage, Start, check_noise, chi_quantile, gaussian_variance, to_center
 from ..base import Forecast, Outcome, PlanNotes, PointMechanism, Track
 from ..core_stage import normal_above
 from ..floors import FALSE_RELEASE
 from ..trees.growing import PublicBox
+from .spread_histogram import clipping_error, supposed_bins
 
 FIRST, BINS = Fraction(7, 20), Fraction(3, 20)
 """Shares of a cold start's rho: of the mean clipped to the public ranges, and of the distances from it."""
@@ -37,6 +39,7 @@ MOST_RADIUS = math.isqrt((2**53 - 1) // 4)
 """Largest radius, in lattice steps: squared distances up to twice as far are exact."""
 WIDEST = 2**27
 """Largest distance from the middle of the public ranges to their corner, in lattice steps."""
+_STARTS, _WINDOWS = 8, 12  # of a forecast of later windows
 _NEAR = 5  # bins within twice the radius; one more holds what lies beyond
 _OFFSET_BITS = 26
 _LEAST_NANO = 1000
@@ -151,8 +154,7 @@ class _Look:
         variance = _NEAR * self.variance
         estimate = self.average.quotient(total, counts.inside, variance, center, square, noise)
         sigma = float(estimate.sigma.max())
-        edges = [radius / 8, radius / 2, radius / math.sqrt(2), radius, 2 * radius]
-        fitting = fitting_radius(counts.bins[:-1], edges, self.unit_noise(counts.inside))
+        fitting = fitting_radius(counts.bins[:-1], _near_edges(radius), self.unit_noise(counts.inside))
         following = _whole(max(fitting, sigma * math.sqrt(self.dimension)))
         place = np.clip(to_center(estimate.value), box.low, box.high)
         share = counts.inside / max(1, counts.everybody)
@@ -354,11 +356,23 @@ class ZoomingMean(PointMechanism):
         """Forecast a window that starts cold; how far its records lie from each other, only the data tell."""
         return Forecast(self.start.chance(size), math.nan)
 
+    def settled(self, size: int) -> tuple[float, float]:
+        """Predict a feature's noise from about the tenth window on, and what clipping adds to its error.
+
+        Both are standard deviations, for normal records of deviation 1.
+        """
+        radius, d = _settled_radius(self.look, size), self.box.dimension
+        return radius * self.look.unit_noise(size) / math.sqrt(d), clipping_error(radius, d, size)
+
+    def error_of_reach(self, size: int) -> float:
+        """Predict the error as a part of the distance within which nine of ten records lie."""
+        return math.hypot(*self.settled(size)) / chi_quantile(self.box.dimension, 0.9)
+
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         stopped = PrivacyLoss(self.start.first.count_nano)
         if size is None:
             return PlanNotes(stopped=stopped)
-        share = self.look.unit_noise(size) / math.sqrt(self.box.dimension)
+        share = self.settled(size)[0] / chi_quantile(self.box.dimension, 0.9)
         lines = (
             "the first window starts from the public ranges, each later one from the release before; after about ten "
             f"windows the noise per feature is {share:.3g} of the distance within which nine of ten records lie",
@@ -370,6 +384,31 @@ class ZoomingMean(PointMechanism):
                 "before; use longer windows or raise `release.rho`",
             )
         return PlanNotes(lines, warnings, facts={"noise_of_reach": share}, stopped=stopped)
+
+
+def _near_edges(radius: float) -> list[float]:
+    """Return the distances that bound a look's bins, ascending."""
+    return [radius / 8, radius / 2, radius / math.sqrt(2), radius, 2 * radius]
+
+
+@lru_cache(maxsize=64)
+def _settled_radius(look: _Look, size: int) -> float:
+    """Go through some windows of `size` normal points of deviation 1 and return the radius that balls then have.
+
+    It is the root mean square over balls that were up to twice as wide as each other at the start.
+    """
+    d, found = look.dimension, 0.0
+    for k in range(_STARTS):
+        radius = 4 * math.sqrt(d) * 2 ** (k / _STARTS)
+        for _ in range(_WINDOWS):
+            edges, error = _near_edges(radius), look.unit_noise(size) * radius
+            histograms = supposed_bins(
+                np.square(edges), math.hypot(1, error / math.sqrt(d)), d, size, float(look.variance)
+            )
+            bins = next(islice(histograms, k, None)).tolist()
+            radius = max(fitting_radius(bins[:-1], edges, look.unit_noise(sum(bins[:-1]))), error)
+        found += radius**2 / _STARTS
+    return math.sqrt(found)
 
 
 @lru_cache(maxsize=64)

@@ -32,11 +32,10 @@ def config(**changes):
 
 
 def taken(**changes):
-    """The mechanism that is taken, and the first line of its plan."""
-    job = Config.from_mapping(config(**changes)).job
-    mechanism = job.answers[0].mechanism
-    inner = mechanism.inner if isinstance(mechanism, GatedMechanism) else mechanism
-    return inner, inner.notes(6000, job.grid).lines[0]
+    """The mechanism that is taken, and why."""
+    answer = Config.from_mapping(config(**changes)).job.answers[0]
+    mechanism = answer.mechanism
+    return mechanism.inner if isinstance(mechanism, GatedMechanism) else mechanism, answer.why
 
 
 def rows(n=6000, width=0.02, seed=0):
