@@ -33,7 +33,7 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
-from .shares import AIM, RhoShares, divide_rho, predicted_noise
+from .shares import RhoShares, bin_noise, divide_rho, predicted_noise
 from .spread_histogram import (
     best_reach,
     clipping_radii,
@@ -577,7 +577,7 @@ class RecentredMean(CoreStage, PointMechanism):
             else core_share(self.loss).rho_nano
         )
         guess, histogram = self._guess, self.spread is None
-        aim = None if not histogram else 0.0 if self.clips else AIM
+        aim = None if not histogram else 0.0 if self.clips else bin_noise(self.dimension)
         return divide_rho(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, aim)
 
     @property

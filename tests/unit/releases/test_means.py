@@ -248,6 +248,28 @@ def test_shares_of_the_recentred_mean_never_pass_the_whole():
                 assert mechanism.center.loss.rho_nano == shares.center
 
 
+@pytest.mark.parametrize(("d", "part"), [(1, 0.003), (10, 0.003), (30, 0.009), (66, 0.0198), (1000, 0.02)])
+def test_bins_of_the_spread_have_the_more_noise_the_more_features_there_are(d, part):
+    """A coarse bin is three fine ones, whose noise adds up."""
+    mechanism = RecentredMean(PrivacyLoss.charge(8, 1e-9), 3000**2, d, 5000)
+    sigma = math.sqrt(3 * 1e9 / (2 * mechanism._shares.histogram))
+    assert sigma == pytest.approx(part * 5000, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_finding_the_spread_of_many_features_costs_hardly_more_than_knowing_it():
+    errors = {"found": [], "told": []}
+    for seed in range(8):
+        rows = np.random.default_rng(seed).normal(size=(800, 200))
+        for name, spread in (("found", "histogram"), ("told", math.sqrt(200))):
+            found = fcstream.private_mean(
+                rows, radius=1.2 * math.sqrt(400), rho=1, delta=1e-8, size_hint=800, step=1e-3, bounds=(-1e3, 1e3),
+                spread=spread, noise=Noise(SeededEntropy(seed)),
+            )  # fmt: skip
+            errors[name].append(np.linalg.norm(found.value - rows.mean(axis=0)))
+    assert np.mean(errors["found"]) < 1.05 * np.mean(errors["told"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "hint"), [(340, 600), (362, 600), (380, 600), (420, 600)])
 def test_forecast_probability_is_what_happens(n, hint):
