@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,11 +40,14 @@ def plane_of(series: ReleaseSeries) -> Plane | None:
     return Plane(0, 1, False) if len(words) == 2 else None
 
 
-def true_to_scale(axes: Axes, latitudes: Sequence[float]) -> None:
-    """Make a degree of longitude as wide as it is at the middle of some latitudes, compared with one of latitude."""
+def true_to_scale(axes: Axes, latitudes: Sequence[float], adjustable: Literal["box", "datalim"] = "datalim") -> None:
+    """Make a degree of longitude as wide as it is at the middle of some latitudes, compared with one of latitude.
+
+    For that the axes show more of the plane (``datalim``), or become smaller (``box``).
+    """
     if latitudes and max(map(abs, latitudes)) <= 90:
         middle = (min(latitudes) + max(latitudes)) / 2
-        axes.set_aspect(1 / max(math.cos(math.radians(middle)), _LEAST_COSINE), adjustable="datalim")
+        axes.set_aspect(1 / max(math.cos(math.radians(middle)), _LEAST_COSINE), adjustable=adjustable)
 
 
 def ground(axes: Axes, labels: Sequence[str], plane: Plane, title: str) -> None:

@@ -311,6 +311,32 @@ def test_longitude_lies_across(features, across, is_map):
     assert axes.get_aspect() == (pytest.approx(scale) if is_map else "auto")
 
 
+@pytest.mark.parametrize(
+    ("features", "scale"),
+    [(["lat", "lon"], 1 / math.cos(math.radians(60))), (["speed", "lat", "lon"], 2.0), (["a", "b"], "auto")],
+)
+def test_boxes_of_longitude_and_latitude_are_a_map(features, scale, monkeypatch):
+    """Two boxes north of each other: 3 records in the south, 1 in the north."""
+    from fcstream.plots import trees
+
+    found = []
+    monkeypatch.setattr(trees, "finish", lambda figure, *_: found.append(figure))
+    low, high = [[50.0, 10.0], [60.0, 10.0]], [[60.0, 20.0], [70.0, 20.0]]
+    more = [[0.0] * (len(features) - 2), [9.0] * (len(features) - 2)]
+    parts = {"low": [[*more[0], *ends] for ends in low], "high": [[*more[1], *ends] for ends in high]}
+    place = {"kind": "tree", "features": features, "transform": ["none"] * len(features)}
+    (series,) = read_all(lines_of(release(0, [3.0, 1.0], [1.0, 1.0], parts=parts, **place)))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+    trees.plot_boxes(series, "x.png")
+    axes = next(axes for axes in found[0].axes if axes.collections)
+    assert axes.get_aspect() == (scale if scale == "auto" else pytest.approx(scale))
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (("lon", "lat") if scale != "auto" else ("a", "b"))
+    shares = axes.collections[0].get_array().reshape(160, 160) ** 2
+    if scale != "auto":
+        assert (axes.get_xlim(), axes.get_ylim()) == ((10, 20), (50, 70))
+        assert shares[:80].sum() == pytest.approx(3 * shares[80:].sum())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mean", "centers"])
 def test_a_map_stands_beside_other_features(kind, tmp_path):
