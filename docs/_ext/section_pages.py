@@ -39,7 +39,8 @@ def kinds() -> str:
             if named := [name for name in methods if name]:
                 parts.append(f"### Method {_listed([f'`{name}`' for name in named])}\n\n")
             parts.append(_about(options))
-            fresh = [key for key in own if key not in shown or options.__bases__[0] is Options]
+            is_new = not any(issubclass(options, other) for other in classes if other is not options)
+            fresh = [key for key in own if key not in shown or is_new]
             parts.append(entries(options, "release", fresh) if fresh else "")
             if fresh != own:
                 parts.append("The keys are those above.\n\n")
