@@ -27,6 +27,7 @@ from .arrays.statistics import private_sum as private_sum
 from .arrays.statistics import private_variance as private_variance
 from .arrays.tables import private_marginals as private_marginals
 from .arrays.tables import private_synthetic as private_synthetic
+from .arrays.trees import private_points as private_points
 from .arrays.trees import private_tree as private_tree
 from .config import Config as Config
 from .cores.filters import BasicFilter as BasicFilter

@@ -33,6 +33,7 @@ from .releases.tables.marginals import MarginalsOptions
 from .releases.tables.points import PointsOptions
 from .releases.tables.synthetic import SyntheticOptions
 from .releases.totals.total import TotalOptions
+from .releases.trees.drawn import TreePointsOptions
 from .releases.trees.release import TreeOptions
 
 Records = StreamSection
@@ -62,4 +63,5 @@ TreeMixtures = TreeMixturesOptions
 Synthetic = SyntheticOptions
 Marginals = MarginalsOptions
 Points = PointsOptions
+TreePoints = TreePointsOptions
 Tree = TreeOptions

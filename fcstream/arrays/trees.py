@@ -1,4 +1,4 @@
-"""A private tree of one array: boxes with noisy numbers of rows, without windows or files."""
+"""A private tree of one array, or points that stand for its rows, without windows or files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.base import Release
+from ..releases.options import Options
+from ..releases.tables.points import PointsOptions
+from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
 from .clusters import _bounds
@@ -77,13 +80,86 @@ def private_tree(
     >>> tree.status, round(sum(tree.value), -2), len(tree.value) == len(tree.parts["low"])
     ('released', 10000.0, True)
     """
+    return _released(TreeOptions(rho=float(rho), max_boxes=max_boxes), points, step, bounds, names, noise)
+
+
+def private_points(
+    points: ArrayLike,
+    *,
+    rho: float,
+    step: float,
+    bounds: tuple[float | Sequence[float], float | Sequence[float]],
+    names: Sequence[str] | None = None,
+    method: str = "tree",
+    rows: int = 1000,
+    noise: Noise | None = None,
+) -> Release:
+    """Release points that stand for an array's rows: made-up rows that lie where these do.
+
+    Parameters
+    ----------
+    points, rho, step, bounds, names, noise
+        As in `private_tree`.
+    method : str
+        ``tree``: made-up rows, drawn from a private tree. ``cells``: a few weighted means of cells.
+    rows : int
+        How many rows a tree draws.
+
+    Returns
+    -------
+    Release
+        ``value``: the points; ``parts["weights"]``: their weights, which are all the same for a tree. Or a refusal:
+        ``too_few`` rows.
+
+    Raises
+    ------
+    ConfigError
+        A public parameter is out of range.
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. rho-zCDP with delta = 0, whatever the rows hold. Not covered: run time.
+
+    Complexity
+    ----------
+    That of `private_tree`, and O(rows d); ``cells``: O(n d²).
+
+    Source
+    ------
+    Specification 9.6, 9.9; proofs 7.10, 9.2.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> rows = np.random.default_rng(0).normal(0, 1, (10_000, 2))
+    >>> made = np.array(fcstream.private_points(rows, rho=0.5, step=0.01, bounds=(-5, 5)).value)
+    >>> made.shape, abs(made.mean()) < 0.1, abs(made.std() - 1) < 0.1
+    ((1000, 2), True, True)
+    """
+    if method not in ("tree", "cells"):
+        raise ConfigError(f"must be 'tree' or 'cells', got {method!r}", "method")
+    options: Options = PointsOptions(rho=float(rho))
+    if method == "tree":
+        options = TreePointsOptions(rho=float(rho), rows=rows)
+    return _released(options, points, step, bounds, names, noise)
+
+
+def _released(
+    options: Options,
+    points: ArrayLike,
+    step: float,
+    bounds: tuple[float | Sequence[float], float | Sequence[float]],
+    names: Sequence[str] | None,
+    noise: Noise | None,
+) -> Release:
+    """Release rows of a public box, whose columns may have names."""
     rows = as_rows(points, "points")
     low, high = _bounds(bounds, None, None, rows.shape[1])
-    _loss(float(rho), 0.0)
+    _loss(options.rho, 0.0)
     columns = [f"x{j}" for j in range(rows.shape[1])] if names is None else list(names)
     if len(columns) != rows.shape[1]:
         raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)
     grid = Grid(Lattice(step), tuple(Feature(name, a, b) for name, a, b in ends))
-    answer = _answer(TreeOptions(rho=float(rho), max_boxes=max_boxes), rows, grid, noise)
+    answer = _answer(options, rows, grid, noise)
     return replace(answer, features=columns, transform=["none"] * len(columns))

@@ -85,6 +85,10 @@ _TREE = (
     CKS20,
     OURS,
 )
+_BOXES = (
+    "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last box "
+    "gets a noisy mean"
+)
 _MIXTURES = KindDescription(
     "k groups of records, each with its mean, weight and covariance matrix",
     "Coins divide the records into two halves. From shards of one half, groups are found as for centers; from the "
@@ -100,9 +104,8 @@ _MIXTURES = KindDescription(
 )
 _TREE_CENTERS = KindDescription(
     "the centers of k groups of records, with noisy numbers of records",
-    "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
-    "box gets a noisy mean. K-means runs on these released means, which costs nothing more, and one noisy Lloyd "
-    f"step over all records refines its centers. {_EXACT_NOISE}",
+    f"{_BOXES}. K-means runs on these released means, which costs nothing more, and one noisy Lloyd step over all "
+    f"records refines its centers. {_EXACT_NOISE}",
     "In the last step records are clipped to a released ball around their center, so that the center of a skewed "
     "group lies on the side of the bulk. Small groups may be missed or merged, and a center with too few records "
     "stays where the boxes put it; `sigma` does not contain that.",
@@ -112,9 +115,8 @@ _TREE_CENTERS = KindDescription(
 )
 _TREE_MIXTURES = KindDescription(
     "k groups of records, each with its mean, weight and covariance matrix",
-    "The public ranges are divided into boxes, again and again where noisy numbers of records are large; each last "
-    "box gets a noisy mean, and k-means on these released means finds the groups. Then noisy counts, sums and "
-    f"second moments of the records nearest to each center are taken. {_EXACT_NOISE}",
+    f"{_BOXES}, and k-means on these released means finds the groups. Then noisy counts, sums and second moments of "
+    f"the records nearest to each center are taken. {_EXACT_NOISE}",
     "A record belongs to the nearest center, so where groups overlap each is cut off; records are clipped to a "
     "released ball, and negative directions of a noisy covariance become 0. Small groups may be missed; `sigma` "
     "does not contain that.",
@@ -343,7 +345,7 @@ DESCRIPTIONS = {
         ("9.5",),
         ("6.2",),
     ),
-    "points": KindDescription(
+    "points/cells": KindDescription(
         "a few weighted points that stand for all records",
         "Noise is added to the first and second moments of the records, then to a number and a sum in every cell of "
         "a public partition. What comes out is moved to the nearest allowed points, which costs nothing.",
@@ -352,6 +354,17 @@ DESCRIPTIONS = {
         (BSV22, CKS20, OURS),
         ("9.6",),
         ("9.2",),
+        (),
+        "Synthetic data",
+    ),
+    "points/tree": KindDescription(
+        "made-up rows that lie where the records do",
+        f"{_BOXES}. Rows are drawn from the boxes by their numbers and means, which costs nothing more. {_EXACT_NOISE}",
+        "Where a box holds few records, rows are spread over it with the right mean but any shape; places with hardly "
+        "any records get no rows. How features move together within a box is not kept.",
+        _TREE,
+        ("9.9", "6.15"),
+        ("7.10",),
         (),
         "Synthetic data",
     ),

@@ -37,7 +37,8 @@ KINDS = {
     "covariance/friendly": "statistics.covariance:CovarianceOptions",
     "synthetic": "tables.synthetic:SyntheticOptions",
     "marginals": "tables.marginals:MarginalsOptions",
-    "points": "tables.points:PointsOptions",
+    "points/cells": "tables.points:PointsOptions",
+    "points/tree": "trees.drawn:TreePointsOptions",
     "tree": "trees.release:TreeOptions",
 }
 """File and class of the options, by ``kind`` or ``kind/method``. The first method of a kind is its default."""

@@ -47,7 +47,7 @@ def kinds():
     """A server with a stream of each of some kinds."""
     streams = []
     for kind in KINDS:
-        answer = {"rho": 0.5, **RELEASES[kind][0]}
+        answer = {"rho": 0.5, **RELEASES["points/cells" if kind == "points" else kind][0]}
         streams.append(ShownStream(kind, release=answer, budget={"rho": 400.0, "delta": 0.0}))
     with serving(*streams) as server:
         for each in streams:

@@ -356,7 +356,7 @@ INSIDE = {
         "variance",
     ],
     "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
-    "releases.trees": ["release", "partition", "points", "growing", "__init__", "agreement"],
+    "releases.trees": ["drawn", "release", "partition", "points", "growing", "__init__", "agreement"],
     "releases.totals": ["ranges", "total", "memory", "sums", "factor", "__init__"],
     "reporting": ["rehearsal", "scoring", "series", "__init__", "budget", "documents", "rows", "text_files"],
     "runtime": [

@@ -98,7 +98,7 @@ class Draws(Noise):
         return self._given(super().discrete_laplace(scale, size))
 
 
-@pytest.mark.parametrize("name", ["mean/ball", "quantiles", "synthetic", "synthetic, pure", "points"])
+@pytest.mark.parametrize("name", ["mean/ball", "quantiles", "synthetic", "synthetic, pure", "points/cells"])
 def test_what_is_stated_is_where_the_gate_opens(name):
     """The least noise with which an empty window is released, and one less."""
     job = Config.from_mapping(configured(EVERY[name][0])).job
@@ -109,7 +109,7 @@ def test_what_is_stated_is_where_the_gate_opens(name):
             mechanism.average.smallest,
             gaussian_tail(mechanism.average.count_variance, mechanism.average.smallest),
         )
-    elif name == "points":
+    elif name == "points/cells":
         least = 2**14 * mechanism.least_count - 2**13
         least += mechanism.least_count % 2  # a half is rounded to an even number
         tail = gaussian_tail(mechanism.variances[0], 2**14 * mechanism.least_count - 2**13)

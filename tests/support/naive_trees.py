@@ -149,3 +149,37 @@ def noise_of_a_center(rho_nano, low, high, k, size, width):
     radius = 1.3 * math.sqrt(width**2 + float(squared) / 12)
     left = rho_nano - count_nano - int(rho_nano * 0.18)
     return radius * math.sqrt(10**9 / (2 * (left - int(0.2 * left)))) / share
+
+
+def rows_of(tree, rows, noise):
+    """Rows drawn from a released tree: leaves one after the other as they lie, then feature by feature."""
+
+    def below(v):
+        if v in leaves:
+            yield leaves.index(v)
+            return
+        for child in (u for u in range(len(tree.parents)) if tree.parents[u] == v):
+            yield from below(child)
+
+    leaves = tree.leaves.tolist()
+    order = list(below(0))
+    passed, total = [], 0.0
+    for i in order:
+        total += max(tree.weights[i], 1e-9)
+        passed.append(total)
+    start = noise.uniforms(1)[0]
+    d = tree.points.shape[1]
+    coins = noise.uniforms(2 * rows * d)
+    made = []
+    for r in range(rows):
+        place = (r + start) / rows * total
+        i = next((i for i, end in zip(order, passed, strict=True) if place < end), order[-1])
+        row = []
+        for j in range(d):
+            mean, reach = tree.points[i, j], math.sqrt(3) * tree.deviations[j]
+            low, high = max(tree.low[i, j] - 0.5, mean - reach), min(tree.high[i, j] + 0.5, mean + reach)
+            end = low if coins[r * d + j] * (high - low) < high - mean else high
+            x = round(mean + coins[rows * d + r * d + j] * (end - mean))
+            row.append(min(max(x, tree.low[i, j]), tree.high[i, j]))
+        made.append(row)
+    return made

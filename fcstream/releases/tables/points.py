@@ -60,6 +60,9 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """
 
     kind: str = "points"
+    method: str = "cells"
+    """How points are found: as noisy means of cells along the leading directions (``cells``), or as rows that are drawn
+    from a tree (``tree``)."""
     set: Literal["box", "ball", "simplex"] = "box"
     """Public set in which points lie: the features' ranges (``box``), a ``ball``, or the ``simplex`` of vectors
     without negative parts and with a given sum."""

@@ -18,7 +18,7 @@ from ...stream.lattice import Grid
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..options import BuildContext, Options
-from .growing import PublicBox, TreeMechanism, box_of
+from .growing import PublicBox, Tree, TreeMechanism, box_of
 from .partition import partition
 
 COUNT_SHARE = 0.7
@@ -80,21 +80,20 @@ def _built(rho_nano: int, box: PublicBox) -> TreeMechanism:
 
 
 @dataclass(frozen=True)
-class TreeRelease(MechanismBase):
-    """Release of a tree's boxes.
+class OfTree(MechanismBase):
+    """Base class of releases that follow from one tree of the public ranges; a subclass says by `told` what is told.
 
     Parameters
     ----------
     loss : PrivacyLoss
         Only its rho is used; the charge has no delta.
     box : PublicBox
-    most : int
-        Most boxes.
 
     Privacy
     -------
-    Protects one record, added or removed, with rho-zCDP and delta = 0 by `TreeMechanism`. A window whose noisy number
-    of records is too small is refused (``too_few``) after the first level, and the rest is refunded.
+    Protects one record, added or removed, with rho-zCDP and delta = 0 by `TreeMechanism`: what is told reads the
+    released tree alone. A window whose noisy number of records is too small is refused (``too_few``) after the first
+    level, and the rest is refunded.
 
     Source
     ------
@@ -103,8 +102,6 @@ class TreeRelease(MechanismBase):
 
     loss: PrivacyLoss
     box: PublicBox
-    most: int = 1000
-    kind: str = "tree"
 
     @property
     def inner(self) -> TreeMechanism:
@@ -117,18 +114,43 @@ class TreeRelease(MechanismBase):
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         tree, root = self.inner.release(view.points(), noise, charge.start)
-        if tree is None:
-            return Outcome("too_few", count=root)
-        found = partition(tree, self.box, self.most)
-        parts: dict[str, Any] = {"low": found.low, "high": found.high, "means": found.means}
-        parts |= {"boxes": found.boxes.tolist(), "parents": found.parents.tolist()}
-        parts["variances"] = found.variances.tolist()
-        return Outcome(None, found.counts, found.deviations, tree.size, tree.size, parts=parts)
+        return Outcome("too_few", count=root) if tree is None else self.told(tree, noise)
+
+    def told(self, tree: Tree, noise: Noise) -> Outcome:
+        """Return what is told of a released tree."""
+        raise NotImplementedError
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window; sigma is that of the number of records of a node on the way down."""
         deviation = math.sqrt(self.inner.variance)
         return Forecast(normal_above((self.inner.least_count - 0.5 - size) / deviation), deviation)
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        return {"a node's count": self.forecast(size).sigma}
+
+
+@dataclass(frozen=True)
+class TreeRelease(OfTree):
+    """Release of a tree's boxes, at most `most`.
+
+    Privacy
+    -------
+    That of `OfTree`.
+
+    Source
+    ------
+    Specification 6.17; proof 7.10; ours.
+    """
+
+    most: int = 1000
+    kind: str = "tree"
+
+    def told(self, tree: Tree, noise: Noise) -> Outcome:
+        found = partition(tree, self.box, self.most)
+        parts: dict[str, Any] = {"low": found.low, "high": found.high, "means": found.means}
+        parts |= {"boxes": found.boxes.tolist(), "parents": found.parents.tolist()}
+        parts["variances"] = found.variances.tolist()
+        return Outcome(None, found.counts, found.deviations, tree.size, tree.size, parts=parts)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
@@ -139,9 +161,6 @@ class TreeRelease(MechanismBase):
         for name, beyond in (("low", -0.5), ("high", 0.5), ("means", 0.0)):
             parts[name] = grid.rows_inside(np.asarray(parts[name], np.float64) + beyond)
         return ReleaseValues(outcome.value.tolist(), outcome.sigma.tolist(), features, transforms, parts)
-
-    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
-        return {"a node's count": self.forecast(size).sigma}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         mechanism = self.inner

@@ -49,12 +49,12 @@ def test_numbers_have_names(name):
     assert [number[2] for number in found] == sigmas
 
 
-@pytest.mark.parametrize("name", ["synthetic", "points"])
+@pytest.mark.parametrize("name", ["synthetic", "points/cells", "points/tree"])
 def test_points_have_numbers(name):
     release = released(name)
     found = [number[0] for number in named_numbers(release)]
     assert len(set(found)) == len(found) == np.size(release.value)
-    assert found[:2] == (["a/0", "b/0"] if name == "points" else ["synthetic/0/0", "synthetic/0/1"])
+    assert found[:2] == (["a/0", "b/0"] if name != "synthetic" else ["synthetic/0/0", "synthetic/0/1"])
 
 
 def test_a_covariance_names_both_features():

@@ -248,7 +248,7 @@ FORMS = {
     "quantiles": "numbers",
     "marginals": "tables",
     "synthetic": "bars",
-    "points": "places",
+    "points/cells": "places",
 }
 
 
@@ -267,7 +267,7 @@ def test_each_kind_has_a_form(kind):
             shares = np.bincount(drawn, minlength=len(column["levels"])) / len(drawn)
             assert group["title"] == column["name"]
             assert [share for _, share, _ in group["rows"]] == pytest.approx(shares.tolist(), abs=0.02)
-    elif kind == "points":
+    elif kind == "points/cells":
         assert [place["at"] for place in found["places"]] == release.value
         assert [place["size"] for place in found["places"]] == release.parts["weights"]
     else:
