@@ -1,15 +1,21 @@
-"""Clusters by a private tree: figures of FriendlyCore's section 6.2, real data, what shares and thresholds do, speed.
+"""Clusters and points by a private tree: FriendlyCore's section 6.2, real data, shares and thresholds, speed.
 
     python bench/tree.py figure6 [--seeds 20] [--sizes 5000 20000 100000]
     python bench/tree.py figure7 [--seeds 3] [--dimensions 32 128]
     python bench/tree.py real [--seeds 20] [--rhos 0.1 1] [--only housing]
     python bench/tree.py beside [--seeds 5]
+    python bench/tree.py points [--seeds 5] [--sizes 1000 100000] [--only housing]
+    python bench/tree.py mixtures [--seeds 5] [--only housing]
     python bench/tree.py shares [--seeds 10]
     python bench/tree.py speed
 
 Pure zCDP, add/remove of a record; exact integers, all costs paid, seeded noise so that runs can be repeated. Costs are
 sums of squared distances over that of scikit-learn's best of ten k-means++ on all data without privacy; Figure 6 tells
-1 - X/Y as the paper does. Boxes are public: those of the maps are the city and the state with room around.
+1 - X/Y as the paper does. Points: the mean Wasserstein distance from the records along 40 random directions, in parts
+of the public ranges, and the mean error of the share of records in 200 ranges of two features that records span.
+Mixtures, with and without the fit of overlapping clusters: the worst errors of weights, of means in deviations and of
+covariances as a share of them; of real data the mean log-density of records, and what the fit adds. Boxes are public:
+those of the maps are the city and the state with room around.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from clusters import real_jobs as balls
 from sklearn.cluster import KMeans
 
 import fcstream
+import fcstream.releases.clusters.overlaps
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 
@@ -127,6 +134,135 @@ def beside(arguments: argparse.Namespace) -> None:
             print(f"{name} | {k} | {' | '.join(told)}", flush=True)
 
 
+class Judge:
+    """How far weighted points are from records: along directions, and in shares of ranges of two features."""
+
+    def __init__(self, rows: np.ndarray, span: np.ndarray) -> None:
+        rng, d = np.random.default_rng(0), rows.shape[1]
+        self.rows, self.span = rows, span
+        self.directions = rng.normal(size=(40, d))
+        self.directions /= np.linalg.norm(self.directions, axis=1, keepdims=True)
+        self.ranges = []
+        for _ in range(200):
+            low, high = np.full(d, -np.inf), np.full(d, np.inf)
+            for j in rng.choice(d, min(2, d), replace=False):
+                low[j], high[j] = np.sort(rows[rng.choice(len(rows), 2), j])
+            self.ranges.append((low, high))
+
+    def __call__(self, points: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+        weights = weights / weights.sum()
+        far = []
+        for direction in self.directions:
+            a, b = points / self.span @ direction, np.sort(self.rows / self.span @ direction)
+            order = np.argsort(a)
+            every = np.sort(np.concatenate([a, b]))[:-1]
+            passed = np.append(0.0, np.cumsum(weights[order]))[np.searchsorted(a[order], every, side="right")]
+            gaps = np.abs(passed - np.searchsorted(b, every, side="right") / len(b))
+            far.append(float(gaps @ np.diff(np.append(every, max(a.max(), b[-1])))))
+        inside = [((x >= low) & (x <= high)).all(axis=1) for low, high in self.ranges for x in (points, self.rows)]
+        off = [abs(weights @ made - real.mean()) for made, real in zip(inside[::2], inside[1::2], strict=True)]
+        return float(np.mean(far)), float(np.mean(off))
+
+
+def medians(errors: list[tuple[float, ...]]) -> str:
+    return ", ".join(f"{error:.4f}" for error in np.median(errors, axis=0))
+
+
+def points(arguments: argparse.Namespace) -> None:
+    """A thousand rows drawn from the tree, points by cells, and a thousand of the records themselves."""
+    told = ("tree", "cells", "a sample, not private")
+    print("data | n | d | rho | " + " | ".join(f"{name}: distance, ranges" for name in told))
+    for name, every, bounds, step, _ in real_jobs():
+        if arguments.only and arguments.only not in name:
+            continue
+        every = within(every, bounds)
+        low, high = (np.broadcast_to(np.asarray(end, float), every.shape[1]) for end in bounds)
+        for n in dict.fromkeys(min(size, len(every)) for size in arguments.sizes):
+            rows = every[np.random.default_rng(0).choice(len(every), n, replace=False)]
+            judge = Judge(rows, high - low)
+            for rho in arguments.rhos:
+                found: dict[str, list[tuple[float, ...]]] = {method: [] for method in told}
+                for seed in range(arguments.seeds):
+                    for method in told[:2]:
+                        noise = Noise(SeededEntropy(seed))
+                        answer = fcstream.private_points(
+                            rows, rho=rho, step=step, bounds=bounds, method=method, noise=noise
+                        )
+                        if answer.value is not None:
+                            found[method].append(judge(np.array(answer.value), np.array(answer.parts["weights"])))
+                    some = rows[np.random.default_rng(seed).choice(n, 1000)]
+                    found[told[2]].append(judge(some, np.ones(1000)))
+                errors = [medians(one) if one else "refused" for one in found.values()]
+                print(f"{name} | {n} | {every.shape[1]} | {rho:g} | {' | '.join(errors)}", flush=True)
+
+
+def mixture(rows: np.ndarray, k: int, rho: float, step: float, bounds, seed: int, least: float):  # type: ignore[no-untyped-def]
+    """A mixture by a tree, fitted where clusters overlap by more than `least`."""
+    with patch("fcstream.releases.clusters.overlaps.LEAST", least):
+        noise = Noise(SeededEntropy(seed))
+        return fcstream.private_mixture(rows, k, rho=rho, step=step, bounds=bounds, method="tree", noise=noise)
+
+
+def log_density(rows: np.ndarray, answer) -> float:  # type: ignore[no-untyped-def]
+    """The mean, with covariances that are at least a fiftieth of the records' own deviation wide."""
+    least = (0.02**2) * float(rows.var(axis=0).mean())
+    each = []
+    for weight, mean, covariance in zip(answer.weights, answer.means, answer.covariances, strict=True):
+        values, vectors = np.linalg.eigh(covariance)
+        places = (rows - mean) @ vectors
+        values = np.maximum(values, least)
+        each.append(np.log(max(weight, 1e-12)) - 0.5 * ((places**2 / values).sum(axis=1) + np.log(values).sum()))
+    return float(np.logaddexp.reduce(each).mean()) - rows.shape[1] / 2 * float(np.log(2 * np.pi))
+
+
+def mixtures(arguments: argparse.Namespace) -> None:
+    built_in = fcstream.releases.clusters.overlaps.LEAST
+    print("made | parts alone: weights, means, covariances | fitted where clusters overlap | fitted")
+    for d, k, n, rho in MADE:
+        for apart in (2.0, 3.0, 4.0, 6.0, 10.0):
+            found: dict[float, list[tuple[float, ...]]] = {np.inf: [], built_in: []}
+            fitted = 0
+            for seed in range(arguments.seeds):
+                rng, turn = np.random.default_rng(seed), 2 * np.pi * np.arange(k) / k + 0.3
+                middles, wide = np.zeros((k, d)), np.array([1.0, 0.7, 1.3, 0.8])[:k]
+                middles[:, :2] = apart / 2 / np.sin(np.pi / k) * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+                shares = np.array([0.4, 0.3, 0.2, 0.1]) if k == 4 else np.array([0.5, 0.3, 0.2])
+                labels, axes = rng.choice(k, n, p=shares), np.linspace(0.6, 1.4, d)
+                rows = middles[labels] + rng.normal(size=(n, d)) * np.sqrt(axes) * wide[labels, None]
+                for least, errors in found.items():
+                    answer = mixture(rows, k, rho, 1e-3, (-20.0, 20.0), seed, least)
+                    near = [int(((answer.means - middle) ** 2).sum(axis=1).argmin()) for middle in middles]
+                    gaps = answer.covariances[near] - wide[:, None, None] ** 2 * np.diag(axes)
+                    truth = np.linalg.norm(axes) * wide**2
+                    errors.append(
+                        (
+                            np.abs(answer.weights[near] - shares).max(),
+                            (np.linalg.norm(answer.means[near] - middles, axis=1) / wide).max(),
+                            (np.linalg.norm(gaps, axis=(1, 2)) / truth).max(),
+                        )
+                    )
+                fitted += bool(np.isnan(answer.sigma).all())
+            told = [medians(one) for one in found.values()]
+            print(
+                f"d = {d}, k = {k}, n = {n}, rho = {rho:g}, {apart:g} apart | {' | '.join(told)} | {fitted}", flush=True
+            )
+    print("data | k | rho | log-density of parts alone | what the fit adds: median, least | fitted")
+    for name, every, bounds, step, numbers in real_jobs():
+        rows = within(every, bounds)
+        if rows.shape[1] > 5 or (arguments.only and arguments.only not in name):
+            continue
+        for k in numbers[::2]:
+            for rho in arguments.rhos:
+                before, gains, fitted = [], [], 0
+                for seed in range(arguments.seeds):
+                    parts, answer = (mixture(rows, k, rho, step, bounds, seed, least) for least in (np.inf, built_in))
+                    before.append(log_density(rows, parts))
+                    gains.append(log_density(rows, answer) - before[-1])
+                    fitted += bool(np.isnan(answer.sigma).all())
+                told = f"{np.median(before):.3f} | {np.median(gains):.3f}, {min(gains):.3f} | {fitted}"
+                print(f"{name} | {k} | {rho:g} | {told}", flush=True)
+
+
 def shares(arguments: argparse.Namespace) -> None:
     """What other shares, thresholds and slacks do to geometric means of costs; the first line is what is built in."""
     here, there = "fcstream.releases.clusters.tree_centers", "fcstream.releases.trees.growing"
@@ -154,6 +290,8 @@ def shares(arguments: argparse.Namespace) -> None:
         print(f"{changed} | {' | '.join(told)}", flush=True)
 
 
+MADE = ((2, 3, 20_000, 0.1), (2, 3, 4_000, 0.3), (2, 4, 20_000, 1.0), (3, 3, 20_000, 1.0), (5, 3, 20_000, 1.0))
+"""d, k, n, rho."""
 SPEEDS = ((1_000_000, 2, 8), (100_000, 8, 8), (100_000, 64, 10))  # n, d, k
 
 
@@ -172,7 +310,7 @@ def speed(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {own.__name__: own for own in (figure6, figure7, real, beside, shares, speed)}
+    parts = {own.__name__: own for own in (figure6, figure7, real, beside, points, mixtures, shares, speed)}
     parser.add_argument("part", choices=parts)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 20_000, 100_000])

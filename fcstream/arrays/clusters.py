@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +17,18 @@ from ..noise.samplers import Noise
 from ..releases.clusters.automatic import compare
 from ..releases.clusters.centers import CentersRelease
 from ..releases.clusters.found import ClusterCenters
+from ..releases.clusters.mixtures import ClusterMixture
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.oracles import Oracle
 from ..releases.clusters.plan import ClusterJob
-from ..releases.clusters.tree_centers import TreeClustering
+from ..releases.clusters.tree_centers import TreeClustering, TreeParts
+from ..releases.clusters.tree_mixtures import TreeMixture
 from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import PublicBox
 from ..stream.lattice import Lattice, as_doubles, as_rows
 from .statistics import _charge, _loss
+
+T = TypeVar("T", bound=TreeParts)
 
 
 @dataclass(frozen=True)
@@ -219,16 +224,29 @@ def _tree_centers(
     step: float,
     noise: Noise,
 ) -> CentersAnswer:
-    lattice, (low, high) = Lattice(step), bounds
+    mechanism, points = _by_tree(TreeClustering, rows, k, bounds, rho, Lattice(step))
+    charge = _charge(mechanism.loss)
+    charge.open(mechanism.loss)
+    found = mechanism.find(points, noise, charge.start)
+    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+
+
+def _by_tree(
+    made: type[T],
+    rows: NDArray[np.float64],
+    k: int | str,
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+    rho: float,
+    lattice: Lattice,
+) -> tuple[T, NDArray[np.float64]]:
+    """Make a mechanism by a tree, and round the rows of the public box to the lattice."""
+    low, high = bounds
     box = _box(lattice, bounds)
     if isinstance(k, str) and k != "auto":
         raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
-    mechanism = TreeClustering(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
-    charge = _charge(mechanism.loss)
-    charge.open(mechanism.loss)
+    mechanism = made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
-    found = mechanism.find(lattice.coordinates(rows[inside]), noise, charge.start)
-    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+    return mechanism, lattice.coordinates(rows[inside])
 
 
 def _box(lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> PublicBox:
@@ -295,13 +313,15 @@ class MixtureAnswer:
         As in `CentersAnswer`.
     weights : float64 (k,) or None
     means, sigma : float64 (k, d) or None
-        The means in the rows' units, ascending, and the standard deviation of their noise.
+        The means in the rows' units, ascending, and the standard deviation of their noise; of a tree NaN for a mean
+        that has too few rows, and for all if a mixture was fitted because clusters overlap.
     covariances : float64 (k, d, d) or None
         In the rows' units, positive semidefinite.
     counts : int64 (k,) or None
-        Noisy number of rows that each cluster's mean and covariance were learned from, among half of all rows.
+        Noisy number of rows that each cluster's mean and covariance were learned from, among half of all rows; by a
+        tree among all of them.
     tuples : int or None
-        Noisy number of shards that agreed.
+        Noisy number of shards that agreed; None for a tree.
     """
 
     status: str
@@ -318,28 +338,35 @@ class MixtureAnswer:
 
 def private_mixture(
     points: ArrayLike,
-    k: int,
+    k: int | str,
     *,
-    ball: float,
-    spread: float,
     rho: float,
-    delta: float,
-    size_hint: int,
     step: float,
+    ball: float | None = None,
+    spread: float | None = None,
+    delta: float = 0.0,
+    size_hint: int | None = None,
+    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None,
     center: Sequence[float] | None = None,
     oracle: str | Oracle = "auto",
     method: str = "auto",
     variant: str | None = None,
     noise: Noise | None = None,
 ) -> MixtureAnswer:
-    """Learn differentially private weights, means and covariances of k clusters that are well apart.
+    """Learn differentially private weights, means and covariances of k clusters: of any by a tree, or of clusters well
+    apart by tuples.
 
     Parameters
     ----------
-    points, k, ball, rho, delta, size_hint, step, center, oracle, method, variant, noise
-        As in `private_centers`. One half of the rows finds the clusters, the mixture is learned from the other half.
-    spread : float
-        Public radius of a cluster around its center; rows farther from the center are clipped to this radius.
+    points, k, rho, step, ball, delta, size_hint, bounds, center, oracle, variant, noise
+        As in `private_centers`. With tuples one half of the rows finds the clusters, the mixture is learned from the
+        other half.
+    spread : float, optional
+        Public radius of a cluster around its center; rows farther from the center are clipped to this radius. Tuples
+        need it, a tree has none.
+    method : str
+        ``tree``, ``friendly`` or ``ktuples`` as in `private_centers`. ``auto`` is the tree where `k` is ``auto``, or
+        `delta`, `size_hint` or `spread` is left out, and else the one of the other two that needs less separation.
 
     Raises
     ------
@@ -349,21 +376,51 @@ def private_mixture(
     Privacy
     -------
     Protects one row, added or removed, with (rho, delta)-zCDP, because a row is in one half, and in one part of that
-    half. A refusal costs the loss of the stages that were started.
+    half; by a tree with rho-zCDP. A refusal costs the loss of the stages that were started.
 
     Source
     ------
-    Specification 6.14; proof 7.9; erratum 4.5; Cohen et al. 2021, PrivatekGMM.
+    Specification 6.14, 6.18, 6.21; proofs 7.9, 7.10; erratum 4.5; Cohen et al. 2021, PrivatekGMM.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> rng = np.random.default_rng(1)
+    >>> rows = rng.normal(0, 1, size=(30000, 2)) + rng.permutation([[2, 0], [-2, 0], [0, 3]] * 10000)
+    >>> answer = fcstream.private_mixture(rows, 3, bounds=(-10, 10), rho=1, step=1e-3)
+    >>> answer.means.round() + 0.0, bool(np.abs(answer.covariances - np.eye(2)).max() < 0.3)
+    (array([[-2.,  0.],
+           [ 0.,  3.],
+           [ 2.,  0.]]), True)
     """
     rows = as_rows(points, "points")
+    lattice, noise = Lattice(step), noise or Noise()
+    if method == "tree" or (method == "auto" and (k == "auto" or size_hint is None or spread is None or not delta)):
+        alone = {"spread": spread, "variant": variant, "oracle": None if oracle == "auto" else oracle}
+        if given := [name for name, value in alone.items() if value is not None]:
+            raise ConfigError("belongs to methods 'friendly' and 'ktuples', which need all of `delta`, `size_hint` and "
+                              "`spread`: leave it out", given[0])  # fmt: skip
+        tree, kept = _by_tree(TreeMixture, rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, lattice)
+        charge = _charge(tree.loss)
+        charge.open(tree.loss)
+        found = tree.find(_held(kept), noise, charge.start)
+        return _mixture_answer(found, step, tree.loss - charge.unused, noise)
+    if not isinstance(k, int):
+        raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
+    if ball is None or size_hint is None or spread is None:
+        name = "ball" if ball is None else "size_hint" if size_hint is None else "spread"
+        raise ConfigError(f"must be given: it is public, and method {method!r} needs it", name)
     where = _center(center, rows.shape[1])
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
-    lattice, noise = Lattice(step), noise or Noise()
     made = Learned.of(job, _loss(rho, delta), lattice)
     charge = _charge(made.loss)
     charge.open(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
+    return _mixture_answer(found, step, made.loss - charge.unused, noise)
+
+
+def _mixture_answer(found: ClusterMixture, step: float, spent: PrivacyLoss, noise: Noise) -> MixtureAnswer:
     return MixtureAnswer(
         status="refused" if found.reason else "released",
         reason=found.reason,
@@ -373,7 +430,7 @@ def private_mixture(
         covariances=None if found.covariances is None else found.covariances * step * step,
         counts=found.counts,
         tuples=found.tuples,
-        spent=made.loss - charge.unused,
+        spent=spent,
         private=noise.private,
     )
 
@@ -387,10 +444,14 @@ def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]
 
 def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
     """Round the rows near the public ball to the lattice, and return their view."""
-
     for x in job.center:
         lattice.check_range(x - job.ball, x + job.ball, "ball")
     near = (np.abs(rows - job.center) <= job.ball).all(axis=1)  # also False for NaN
-    friends = FriendCounts(rows.shape[1], None)
-    friends.add(0, lattice.coordinates(rows[near]))
+    return _held(lattice.coordinates(rows[near]))
+
+
+def _held(points: NDArray[np.float64]) -> WindowView:
+    """Return the view of some lattice points."""
+    friends = FriendCounts(points.shape[1], None)
+    friends.add(0, points)
     return friends.view([0])

@@ -116,12 +116,13 @@ _TREE_CENTERS = KindDescription(
 _TREE_MIXTURES = KindDescription(
     "k groups of records, each with its mean, weight and covariance matrix",
     f"{_BOXES}, and k-means on these released means finds the groups. Then noisy counts, sums and second moments of "
-    f"the records nearest to each center are taken. {_EXACT_NOISE}",
-    "A record belongs to the nearest center, so where groups overlap each is cut off; records are clipped to a "
-    "released ball, and negative directions of a noisy covariance become 0. Small groups may be missed; `sigma` "
-    "does not contain that.",
+    "the records nearest to each center are taken. Where groups overlap, a mixture of Gaussians is fitted to these "
+    f"released numbers, which costs nothing more. {_EXACT_NOISE}",
+    "A record belongs to the nearest center, so where groups overlap each is cut off, unless boxes are fine enough for "
+    "a fit to put it right; records are clipped to a released ball, and negative directions of a noisy covariance "
+    "become 0. Small groups may be missed; `sigma` does not contain that, and is not known of a fit.",
     _TREE,
-    ("6.18", "6.15"),
+    ("6.18", "6.15", "6.21"),
     ("7.10",),
     (),
     "Machine learning model",

@@ -314,6 +314,7 @@ INSIDE = {
         "automatic",
         "tree_mixtures",
         "tree_release",
+        "overlaps",
         "mixtures",
         "centers",
         "plan",

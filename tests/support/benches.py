@@ -306,11 +306,22 @@ def totals(bench) -> Wanted:
 
 
 def tree(bench) -> Wanted:
-    bench.SPEEDS = ((2000, 2, 2),)
+    bench.SPEEDS, bench.MADE = ((2000, 2, 2),), ((2, 3, 2000, 1.0),)
+    rows = bench.np.random.default_rng(0).normal(size=(1500, 2))
+    bench.real_jobs = lambda: [("made", rows, (-9.0, 9.0), 1e-2, (2,))]
     main_of(bench, "figure6", "--seeds", "1", "--sizes", "2000", "--rhos", "1")
     main_of(bench, "figure7", "--seeds", "1", "--dimensions", "2", "--rhos", "1")
+    main_of(bench, "points", "--seeds", "1", "--sizes", "1500", "--rhos", "1")
+    main_of(bench, "mixtures", "--seeds", "1", "--rhos", "1")
     main_of(bench, "speed")
-    return "\n2000 [|] [0-9.]+", "\n2 [|] [0-9.]+,", "\n2000 [|] 2 [|] 2 [|]"
+    return (
+        "\n2000 [|] [0-9.]+",
+        "\n2 [|] [0-9.]+,",
+        "\n2000 [|] 2 [|] 2 [|]",
+        "\nmade [|] 1500 [|] 2 [|] 1 [|] [0-9.]+, [0-9.]+ [|] [0-9.]+",
+        "\nmade [|] 2 [|] 1 [|] -?[0-9.]+ [|] -?[0-9.]+, ",
+        "10 apart [|] [0-9.]+",
+    )
 
 
 def zooming(bench) -> Wanted:

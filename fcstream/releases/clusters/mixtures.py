@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,8 @@ class ClusterMixture:
         Noise deviation of an entry of each covariance matrix.
     tuples : int or None
         Noisy number of tuples that agreed; None if that number is not known.
+    shares : float64 (k,) or None
+        Weights that were fitted, if they were.
 
     Privacy
     -------
@@ -68,15 +72,24 @@ class ClusterMixture:
     covariances: NDArray[np.float64] | None = None
     covariance_sigma: NDArray[np.float64] | None = None
     tuples: int | None = None
+    shares: NDArray[np.float64] | None = None
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """Weights of the clusters, float64 (k,): the positive parts of the counts, normalized."""
-        if self.counts is None:
-            return None
+        """Weights of the clusters, float64 (k,): `shares`, or else the positive parts of the counts, normalized."""
+        if self.shares is not None or self.counts is None:
+            return self.shares
         positive = np.maximum(self.counts, 0).astype(np.float64)
         weights: NDArray[np.float64] = positive / positive.sum()
         return weights
+
+    def ascending(self) -> ClusterMixture:
+        """Return the mixture with its clusters in the order of their means."""
+        assert self.means is not None
+        order = np.lexsort(self.means.T[::-1])
+        every = {own.name: getattr(self, own.name) for own in fields(self)}
+        changed: Any = {name: own[order] for name, own in every.items() if isinstance(own, np.ndarray)}
+        return replace(self, **changed)
 
     def outcome(self) -> Outcome:
         """Return the outcome for the engine; its covariances are still in lattice steps."""
@@ -194,6 +207,30 @@ class ComponentLearner:
         return ComponentEstimate(count, found.value, found.sigma, covariance, math.sqrt(variance) / count * 4.0**shift)
 
 
+def mixture_of(
+    parts: Sequence[ComponentEstimate], sigma: Sequence[NDArray[np.float64]], tuples: int | None = None
+) -> ClusterMixture:
+    """Return the mixture of these parts; sigma is the noise of each mean.
+
+    Privacy
+    -------
+    Post-processing of released values.
+
+    Source
+    ------
+    Specification 6.14; ours.
+    """
+    return ClusterMixture(
+        None,
+        np.array([part.count for part in parts], np.int64),
+        np.stack([part.mean for part in parts]),
+        np.stack(sigma),
+        np.stack([part.covariance for part in parts]),
+        np.array([part.covariance_sigma for part in parts]),
+        tuples,
+    )
+
+
 @dataclass(frozen=True)
 class MixtureAlgorithm:
     """Algorithm PrivatekGMM: one half of the records makes the tuples, and the mixture is learned from the other half.
@@ -288,19 +325,9 @@ class MixtureAlgorithm:
         ]
         if all(part.sigma is None for part in parts):
             return ClusterMixture("too_few")
-        means = np.stack([part.mean for part in parts])
-        order = np.lexsort(means.T[::-1])
         # A center that its part could not improve has the noise of the tuples' average.
-        sigma = np.stack([rough.sigma[j] if part.sigma is None else part.sigma for j, part in enumerate(parts)])
-        return ClusterMixture(
-            None,
-            np.array([part.count for part in parts], np.int64)[order],
-            means[order],
-            sigma[order],
-            np.stack([part.covariance for part in parts])[order],
-            np.array([part.covariance_sigma for part in parts])[order],
-            rough.count or None,
-        )
+        sigma = [rough.sigma[j] if part.sigma is None else part.sigma for j, part in enumerate(parts)]
+        return mixture_of(parts, sigma, rough.count or None).ascending()
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` records in k equal clusters whose tuples all match; sigma is that of a mean."""
@@ -367,7 +394,9 @@ def mixture_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
     both = np.outer(units, units)
     own = {
         "covariances": (plain.parts["covariances"] * both).tolist(),
-        "covariance_sigma": (plain.parts["covariance_sigma"][:, None, None] * both).tolist(),
+        "covariance_sigma": [
+            (sigma * both).tolist() if math.isfinite(sigma) else None for sigma in plain.parts["covariance_sigma"]
+        ],
     }
     return replace(plain, parts={**plain.parts, **own})
 

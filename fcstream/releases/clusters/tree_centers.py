@@ -16,7 +16,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import MAX_RADIUS_SQUARED
 from ..averages import MIN_NANO, BallAverage, Start, in_parts
 from ..core_stage import normal_above
-from ..trees.growing import PublicBox, TreeMechanism
+from ..trees.growing import PublicBox, Tree, TreeMechanism
 from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
 from .found import ClusterCenters
 
@@ -74,6 +74,7 @@ class FoundParts(NamedTuple):
         Lattice points within the box.
     squared : list of int
         For each center the squared radius of the ball to which its records are clipped.
+    tree : Tree
 
     Privacy
     -------
@@ -86,6 +87,7 @@ class FoundParts(NamedTuple):
 
     centers: NDArray[np.float64]
     squared: list[int]
+    tree: Tree
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ class TreeParts:
         low, high = np.array(self.box.low, np.float64), np.array(self.box.high, np.float64)
         centers = np.ascontiguousarray(np.clip(np.rint(rough), low, high))
         radii = np.maximum(1.0, np.ceil(SLACK * reaches(stand, centers, REACHED)))
-        return FoundParts(centers, [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()])
+        squared = [int(min(radius * radius, MAX_RADIUS_SQUARED)) for radius in radii.tolist()]
+        return FoundParts(centers, squared, tree)
 
 
 @dataclass(frozen=True)
@@ -211,7 +214,7 @@ class TreeClustering(TreeParts):
         found = self.parts(points, noise, start)
         if found is None:
             return ClusterCenters("too_few")
-        centers, squared = found
+        centers, squared, _ = found
         k = len(centers)
         sums, sizes = np.zeros(centers.shape, np.int64), np.zeros(k, np.int64)
         trees.part_sums(points, centers, np.array(squared, np.float64), sums, sizes)

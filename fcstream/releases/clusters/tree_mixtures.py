@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from ..base import Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext
 from ..trees.growing import PublicBox
 from ..trees.points import MOST_CHOSEN
-from .mixtures import ClusterMixture, ComponentLearner, mixture_in_user_units
+from .mixtures import ClusterMixture, ComponentLearner, mixture_in_user_units, mixture_of
+from .overlaps import Mixture, overlapping
 from .pipeline import nearest_labels
-from .tree_centers import PublicBall, TreeParts
+from .tree_centers import FoundParts, PublicBall, TreeParts
 from .tree_release import TreeClustersOptions, TreeClustersRelease
 
 COUNT_SHARE, POINT_SHARE = 0.3, 0.1
@@ -68,21 +69,30 @@ class TreeMixture(TreeParts):
         begin, points = in_parts(start), view.points()
         parts = [
             self._learner(squared).release(view, labels == j, points, center, noise, begin())
-            for j, (center, squared) in enumerate(zip(*found, strict=True))
+            for j, (center, squared) in enumerate(zip(found.centers, found.squared, strict=True))
         ]
         if all(part.sigma is None for part in parts):
             return ClusterMixture("too_few")
-        means = np.stack([part.mean for part in parts])
-        order = np.lexsort(means.T[::-1])
         unknown = np.full(self.box.dimension, np.nan)
-        return ClusterMixture(
-            None,
-            np.array([part.count for part in parts], np.int64)[order],
-            means[order],
-            np.stack([unknown if part.sigma is None else part.sigma for part in parts])[order],
-            np.stack([part.covariance for part in parts])[order],
-            np.array([part.covariance_sigma for part in parts])[order],
-        )
+        told = mixture_of(parts, [unknown if part.sigma is None else part.sigma for part in parts])
+        if all(part.sigma is not None for part in parts):
+            told = _fitted(told, found, noise)
+        return told.ascending()
+
+
+def _fitted(told: ClusterMixture, found: FoundParts, noise: Noise) -> ClusterMixture:
+    """Fit a mixture of Gaussians to what was told of parts, if clusters overlap; its noise is not known then."""
+    assert told.weights is not None
+    assert told.means is not None
+    assert told.covariances is not None
+    fitted = overlapping(found.tree, found.centers, Mixture(told.weights, told.means, told.covariances), noise)
+    if fitted is None:
+        return told
+    nothing = np.full_like(told.means, np.nan)
+    return replace(
+        told, shares=fitted.weights, means=fitted.means, sigma=nothing,
+        covariances=fitted.covariances, covariance_sigma=nothing[:, 0],
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=64)
@@ -111,7 +121,11 @@ class TreeMixturesRelease(TreeClustersRelease):
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        return self.inner.find(view, noise, charge.start).outcome()
+        found = self.inner.find(view, noise, charge.start)
+        outcome = found.outcome()
+        if outcome.parts is None:
+            return outcome
+        return replace(outcome, parts={**outcome.parts, "fitted": found.shares is not None})
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         return mixture_in_user_units(outcome, grid)
@@ -132,9 +146,12 @@ class TreeMixturesOptions(TreeClustersOptions, frozen=True, forbid_unknown_field
     value, sigma
         The means of k clusters; `sigma` is null for one with too few records, which stays where k-means put it.
     parts.weights, parts.counts
-        Share and noisy number of records of each cluster.
+        Share of each cluster, and the noisy number of the records nearest to its center.
     parts.covariances, parts.covariance_sigma
         A covariance matrix for each cluster, and the deviation of its noise.
+    parts.fitted
+        Whether clusters overlap, so that a mixture of Gaussians was fitted to what is known of the records nearest to
+        each center. Then no `sigma` is known.
     parts.clipped
         For each cluster whether its mean or its number was clipped.
     parts.tuples
