@@ -295,7 +295,7 @@ def _synthetic(facts: DeploymentFacts) -> Answer:
 def _deep(facts: DeploymentFacts) -> Answer:
     if not any(options.kind in ("synthetic", "points") for options in facts.config.releases):
         return "none", "No synthetic data are released."
-    return "met", "There is no deep learning: rows come from noisy moments and cells."
+    return "met", "There is no deep learning: rows come from noisy moments, cells and boxes."
 
 
 def _unstructured(facts: DeploymentFacts) -> Answer:
