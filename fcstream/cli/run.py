@@ -183,7 +183,7 @@ def _run_on_spark(config: Config, report: RunReport, master: str | None, uncheck
 def _run_here(config: Config, report: RunReport, progress: ProgressLine, unchecked: bool) -> Summary:
     from ..connectors import open_dead_letter, open_sink, open_source
     from ..engine.opening import open_engine
-    from ..planning.warmup import warm_large_windows
+    from ..planning.warmup import warm_first_window
     from ..service.batch import run as run_job
     from ..service.checking import SampledSource
 
@@ -195,7 +195,7 @@ def _run_here(config: Config, report: RunReport, progress: ProgressLine, uncheck
         stack.callback(reader.close)
         if not unchecked:  # checked before a ledger is made, which would be bound to a mistaken configuration
             report.check(reader.sample(config.job))
-        warm_large_windows(config.releases)
+        warm_first_window(config.releases)
         # The ledger is opened first, so that a file which another run writes is not touched.
         engine = open_engine(config, on_rejection=lambda found: [write(found) for write in rejections])
         stack.callback(engine.abort)

@@ -12,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..accounting.losses import RHO_UNIT
 from ..arrays.clusters import private_centers, private_mixture
 from ..arrays.statistics import private_mean, private_variance
 from ..arrays.tables import private_synthetic
 from ..counting.exact import FriendCounts
 from ..counting.multi_radius import LadderCounts
 from ..counting.threads import threads
+from ..counting.tiles import LANES
+from ..counting.views import Selection
 from ..noise.samplers import Noise, SeededEntropy
+from ..releases.averages import BallAverage
+from ..releases.means.zooming import histogram
 from ..releases.options import Options
 from ..releases.totals.memory import compile_mixing
 from ..runtime.compile_cache import watching_compilation
@@ -45,7 +50,7 @@ def warm_up(*kinds: str) -> None:
     """
     wanted, seeded = set(kinds), Noise(SeededEntropy(0))
     friends = not wanted or bool(wanted - _WITHOUT_FRIENDS)
-    with _beside("compile_counts", wanted=_compiles_noise(seeded) and friends):
+    with _beside("compile_counts" if friends else None, seeded):
         if not wanted or "total" in wanted:
             compile_mixing()
         if friends:
@@ -58,43 +63,59 @@ def warm_up(*kinds: str) -> None:
         _warm_centers(seeded)
 
 
-def warm_large_windows(releases: Iterable[Options]) -> None:
-    """Compile what the first window of a mean or variance needs, in two processes, if windows are large.
+def warm_first_window(releases: Iterable[Options]) -> None:
+    """Compile what the first window of a mean or variance with a core needs, in two processes.
 
     Does nothing if the noise is compiled already. A run over files calls it: one after the other, as the first window
-    would compile them, the kernels take twice as long.
+    would compile them, the kernels take half as long again, and twice as long for large windows.
     """
-    if not any(each.kind in ("mean", "variance") and (each.size_hint or 0) >= _LARGE for each in releases):
+    cores = [each for each in releases if each.kind in ("mean", "variance") and _has_core(each)]
+    if not cores:
         return
+    is_large = any((each.size_hint or 0) >= _LARGE for each in cores)
     seeded = Noise(SeededEntropy(0))
-    with _beside("compile_exact_counts", wanted=_compiles_noise(seeded)) as is_helped:
+    with _beside("compile_exact_counts" if is_large else "compile_sums", seeded) as is_helped:
         if is_helped:
             _warm_mean(seeded, "recentered")
 
 
-def _compiles_noise(noise: Noise) -> bool:
-    """Draw one number; returns whether its kernel was compiled for it, as in a fresh environment."""
-    compiled: list[None] = []
-    with watching_compilation(lambda: compiled.append(None)):
-        noise.discrete_gaussian(Fraction(1), 1)
-    return bool(compiled)
+def _has_core(options: Options) -> bool:
+    return getattr(options, "method", "recentered") in ("recentered", "friendly")
 
 
 @contextmanager
-def _beside(function: str, *, wanted: bool) -> Iterator[bool]:
-    """Run a function of this module in a process of its own meanwhile, if it is wanted and there is a processor for it.
+def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
+    """Compile the noise if the cache does not hold it, and run a function of this module in another process meanwhile.
 
-    What it compiles lies in the cache then. If it fails, this process compiles the same later.
+    That process is started only if the noise must be compiled, as in a fresh environment, and if there is a processor
+    for it. What it compiles lies in the cache then. If it fails, this process compiles the same later.
     """
-    if not wanted or not sys.executable or threads() < 2:
-        yield False
-        return
-    program = f"from {__name__} import {function}; {function}()"
-    # -P: a module that lies in the working folder is not imported.
-    command = [sys.executable, "-P", "-c", program]
-    nowhere = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere):
-        yield True
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        if function is None or started or not sys.executable or threads() < 2:
+            return
+        program = f"from {__name__} import {function}; {function}()"
+        nowhere = subprocess.DEVNULL
+        # -P: a module that lies in the working folder is not imported.
+        command = [sys.executable, "-P", "-c", program]
+        started.append(subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere))
+
+    try:
+        with watching_compilation(start):
+            noise.discrete_gaussian(Fraction(1), 1)
+        yield bool(started)
+    finally:
+        for process in started:
+            process.wait()
+
+
+def compile_sums() -> None:
+    """Compile, or load, sums of points in a ball and numbers of points by distance, and what draws their noise."""
+    center, noise = np.zeros(1), Noise(SeededEntropy(0))
+    nothing = Selection(((np.zeros((1, 1, LANES)), np.zeros(LANES, np.bool_)),), 0, 1)
+    BallAverage.split(RHO_UNIT, 1).release(nothing, center, 1, noise)
+    histogram(nothing, center, [1], Fraction(1), noise)
 
 
 def compile_exact_counts() -> None:

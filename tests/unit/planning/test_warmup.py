@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -45,24 +46,41 @@ def processes(monkeypatch):
     return started
 
 
+SMALL = Mean(rho=1, delta=1e-6, radius=1, size_hint=600)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """The noise is compiled while it is watched, as in a fresh environment."""
+
+    @contextmanager
+    def compiles(callback):
+        callback()
+        yield
+
+    monkeypatch.setattr(warmup, "watching_compilation", compiles)
+
+
 @pytest.mark.slow
-def test_in_a_fresh_environment_a_second_process_compiles_counts(processes, monkeypatch):
-    monkeypatch.setattr(warmup, "_compiles_noise", lambda noise: True)
-    warmup.warm_large_windows([LARGE])
+@pytest.mark.parametrize(("release", "function"), [(LARGE, "compile_exact_counts"), (SMALL, "compile_sums")])
+def test_in_a_fresh_environment_a_second_process_compiles_a_part(release, function, processes, fresh):
+    warmup.warm_first_window([release])
     assert [process.returncode for process in processes] == [0]
+    assert processes[0].args[-1].endswith(f"{function}()")
 
 
-@pytest.mark.parametrize("sizes", [[], [Count(rho=1)], [Mean(rho=1, delta=1e-6, radius=1, size_hint=60)], [LARGE]])
-def test_no_process_is_started_for_small_windows_or_what_is_compiled(sizes, processes):
+@pytest.mark.parametrize(
+    "sizes", [[], [Count(rho=1)], [Mean(rho=1, method="ball", radius=1, center=[0])], [SMALL], [LARGE]]
+)
+def test_no_process_is_started_for_what_has_no_core_or_is_compiled(sizes, processes):
     warmup.warm_up("count")
-    warmup.warm_large_windows(sizes)
+    warmup.warm_first_window(sizes)
     assert processes == []
 
 
-def test_one_processor_is_left_to_one_process(processes, monkeypatch):
-    monkeypatch.setattr(warmup, "_compiles_noise", lambda noise: True)
+def test_one_processor_is_left_to_one_process(processes, monkeypatch, fresh):
     monkeypatch.setenv("FCSTREAM_THREADS", "1")
-    warmup.warm_large_windows([LARGE])
+    warmup.warm_first_window([LARGE])
     assert processes == []
 
 
