@@ -1,9 +1,10 @@
 """Speed and memory of the data path on one core: ratios inside one run.
 
-    python bench/engine.py [throughput] [close] [memory] [noise] [start]
+    python bench/engine.py [throughput] [windows] [close] [memory] [noise] [start]
 
 throughput  JSON lines to releases (d = 4, windows of 1,000 records) against msgspec alone decoding the same file into
             arrays; says which ledger and file system were used.
+windows     the same job in windows of 1,000, 100 and 20 records, in turns.
 close       core selection and release of a window of 100,000 points (d = 16) beyond the counts.
 memory      peak resident memory of a window against its points as float64 (d = 16 and 64).
 noise       1,000 discrete Gaussians at sigma = 1e6 steps, beside OpenDP's Gaussian on a float vector of that length
@@ -14,6 +15,7 @@ start       `fcstream --help`, and a cold and a warm first run of the README's j
 from __future__ import annotations
 
 import json
+import operator
 import os
 import pathlib
 import platform
@@ -26,11 +28,14 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 import fcstream
+from fcstream.connectors import open_sink, open_source
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.noise.samplers import Noise
+from fcstream.service.batch import Summary, run
 
 RUNS = 7
 
@@ -56,80 +61,100 @@ def telemetry(path: Path, n: int) -> None:
     with open(path, "w") as file:
         for i, (a, b, c, d) in enumerate(rows.tolist()):
             file.write(
-                f'{{"ts_ms": {1458000000000 + i * 60}, "device": "room-{i % 100:03d}", "temp_c": {a:.2f}, '
+                f'{{"ts_ms": {START_MS + i * 60}, "device": "room-{i % 100:03d}", "temp_c": {a:.2f}, '
                 f'"rh_pct": {b:.1f}, "light1": {c:.3f}, "light2": {d:.3f}}}\n'
             )
 
 
+NAMES = ["ts_ms", "temp_c", "rh_pct", "light1", "light2"]
+START_MS = 1458000000000
+
+
+def bare(path: Path) -> None:
+    """Read the lines in the blocks in which a source reads them, decoded and put into arrays, nothing else."""
+    record = msgspec.defstruct("R", [(name, float) for name in NAMES], gc=False)
+    decode = msgspec.json.Decoder(record).decode
+    columns = [operator.attrgetter(name) for name in NAMES]
+    with open(path, "rb") as file:
+        tail = b""
+        while block := file.read(1 << 20):
+            lines = (tail + block).split(b"\n")
+            tail = lines.pop()
+            records = list(map(decode, lines))
+            for get in columns:
+                np.fromiter(map(get, records), np.float64, len(records))
+
+
+def whole(path: Path, ledger: str, n: int, size: int, **release: float) -> Summary:
+    """Run the job of `fcstream init` over a file of `n` records, in windows of `size` records."""
+    start, end = (np.datetime_as_string(np.datetime64(at, "ms")) + "Z" for at in (START_MS, START_MS + n * 60))
+    config = {
+        "stream": {"name": "bench"},
+        "lattice": {"step": 0.001},
+        "features": [
+            {"name": "temp_c", "min": -40, "max": 85, "origin": 20},
+            {"name": "rh_pct", "min": 0, "max": 100, "origin": 45, "scale": 4},
+            {"name": "light1", "min": 0, "max": 50, "origin": 5},
+            {"name": "light2", "min": 0, "max": 50, "origin": 6},
+        ],
+        "window": {"length": f"{60 * size}ms", "start": start, "end": end},
+        "release": {"radius": 4.0, "rho": 0.25, "delta": 1e-9, "size_hint": size, **release},
+        "budget": {"rho": 1.0, "delta": 1e-6},
+        "ledger": {"url": f"sqlite:{ledger}.db"},
+    }
+    engine = fcstream.Engine(config)
+    source, sink = open_source(f"jsonl:{path}", engine.job.schema), open_sink(f"jsonl:{ledger}.jsonl")
+    summary = run(engine, source, sink)
+    source.close()
+    sink.close()
+    return summary
+
+
 def throughput(n: int = 400_000) -> None:
-    import operator
-
-    import msgspec
-
-    from fcstream.connectors import open_sink, open_source
-    from fcstream.service.batch import run
-
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder) / "in.jsonl"
         telemetry(path, n)
-        names = ["ts_ms", "temp_c", "rh_pct", "light1", "light2"]
-        record = msgspec.defstruct("R", [(name, float) for name in names], gc=False)
-        decode = msgspec.json.Decoder(record).decode
-        columns = [operator.attrgetter(name) for name in names]
-
-        def bare() -> None:
-            """The same lines in the same blocks, decoded and put into arrays, nothing else."""
-            with open(path, "rb") as file:
-                tail = b""
-                while block := file.read(1 << 20):
-                    lines = (tail + block).split(b"\n")
-                    tail = lines.pop()
-                    records = list(map(decode, lines))
-                    for get in columns:
-                        np.fromiter(map(get, records), np.float64, len(records))
-
-        def whole(k: int) -> None:
-            config = {
-                "stream": {"name": "bench"},
-                "lattice": {"step": 0.001},
-                "features": [
-                    {"name": "temp_c", "min": -40, "max": 85, "origin": 20},
-                    {"name": "rh_pct", "min": 0, "max": 100, "origin": 45, "scale": 4},
-                    {"name": "light1", "min": 0, "max": 50, "origin": 5},
-                    {"name": "light2", "min": 0, "max": 50, "origin": 6},
-                ],
-                "window": {
-                    "length": "1m",
-                    "start": "2016-03-15T00:00:00Z",
-                    "end": f"2016-03-15T{n * 60 // 3_600_000:02d}:{n * 60 // 60_000 % 60:02d}:00Z",
-                },
-                "release": {"radius": 4.0, "rho": 0.25, "delta": 1e-9, "size_hint": 1000},
-                "budget": {"rho": 1.0, "delta": 1e-6},
-                "ledger": {"url": f"sqlite:{folder}/ledger{k}.db"},
-            }
-            engine = fcstream.Engine(config)
-            source, sink = open_source(f"jsonl:{path}", engine.job.schema), open_sink(f"jsonl:{folder}/out{k}.jsonl")
-            summary = run(engine, source, sink)
-            assert summary.released == n // 1000, summary.lines()
-            source.close()
-            sink.close()
-
-        whole(-1)  # compilation apart
+        first = whole(path, f"{folder}/ledger", n, 1000)  # compilation apart
+        assert first.released == n // 1000, first.lines()
         ratios, rates, walls, bares, wholes = [], [], [], [], []
         for k in range(RUNS):
-            a, b = process_time(bare), wall_and_process(lambda k=k: whole(k))
+            a, b = process_time(lambda: bare(path)), wall_and_process(lambda k=k: whole(path, f"{folder}/{k}", n, 1000))
             bares.append(a)
             wholes.append(b[1])
             ratios.append(a / b[1])
             walls.append(a / b[0])
             rates.append(n / b[1])
         print(f"throughput: sqlite ledger (WAL, synchronous=FULL) and output on {file_system(folder)}")
-        print(f"  {statistics.median(rates):,.0f} records/s of one core, {n // 1000} windows released")
         print(
+            f"  {statistics.median(rates):,.0f} records/s of one core, {n // 1000} windows released\n"
             f"  ratio to msgspec alone {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), "
             f"by wall time with all disk waits {statistics.median(walls):.2f}; must 0.40\n"
             f"  ratio of the fastest repetitions {min(bares) / min(wholes):.2f}"
         )
+
+
+def windows(n: int = 100_000) -> None:
+    """Small windows: where the job's rho is too little for a release, with it and with one that releases."""
+    jobs = [(1000, {}, 0.6), (100, {"rho": 1.0, "delta": 1e-6}, 0.45), (100, {}, 0.45), (20, {}, 0.3)]
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        path = Path(folder) / "in.jsonl"
+        telemetry(path, n)
+        took: list[list[tuple[float, float]]] = [[] for _ in jobs]
+        firsts = [whole(path, f"{folder}/{job}", n, size, **more) for job, (size, more, _) in enumerate(jobs)]
+        for turn in range(RUNS):
+            for job, (size, more, _) in enumerate(jobs):
+                at = f"{folder}/{turn}-{job}"
+                alone = process_time(lambda: bare(path))
+                took[job].append((alone, process_time(lambda at=at, s=size, m=more: whole(path, at, n, s, **m))))
+        for (size, more, aim), first, times in zip(jobs, firsts, took, strict=True):
+            ratios = [alone / all_ for alone, all_ in times]
+            rest = statistics.median(all_ - alone for alone, all_ in times) * size / n
+            share = first.released * size / n
+            print(
+                f"windows of {size:,} records, rho = {more.get('rho', 0.25)}, {share:.0%} released: "
+                f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of msgspec alone, must "
+                f"{aim}; {1e6 * rest:,.0f} us a window beyond it"
+            )
 
 
 def process_time(job) -> float:
@@ -267,7 +292,14 @@ def start(runs: int = RUNS, has_cold: bool = True) -> None:
 
 
 def main() -> None:
-    jobs = {"throughput": throughput, "close": close, "memory": memory, "noise": noise, "start": start}
+    jobs = {
+        "throughput": throughput,
+        "windows": windows,
+        "close": close,
+        "memory": memory,
+        "noise": noise,
+        "start": start,
+    }
     print(machine())
     for name in sys.argv[1:] or jobs:
         jobs[name]()

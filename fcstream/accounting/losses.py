@@ -108,7 +108,7 @@ class Loss:
         return [type(self)(first + (i < more), delta + (i < more_delta)) for i in range(parts)]
 
 
-@dataclass(frozen=True, slots=True, order=False)
+@dataclass(frozen=True, slots=True, order=False, init=False)
 class PrivacyLoss(Loss):
     """A (rho, delta)-zCDP loss in exact integer units.
 
@@ -149,9 +149,11 @@ class PrivacyLoss(Loss):
 
     # Every stage of every answer of every window is added and compared, so these are written out.
 
-    def __post_init__(self) -> None:
-        if self.rho_nano < 0 or self.delta_femto < 0:
+    def __init__(self, rho_nano: int = 0, delta_femto: int = 0) -> None:
+        if rho_nano < 0 or delta_femto < 0:
             raise ConfigError("a privacy loss must not be negative")
+        _set_rho(self, rho_nano)  # the assignment that a frozen class refuses
+        _set_delta(self, delta_femto)
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         if other.__class__ is not PrivacyLoss:
@@ -186,6 +188,8 @@ class PrivacyLoss(Loss):
     def __str__(self) -> str:
         return f"(rho={self.rho:.9g}, delta={self.delta:.3g})"
 
+
+_set_rho, _set_delta = (vars(PrivacyLoss)[name].__set__ for name in ("rho_nano", "delta_femto"))
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a filter, or `Terms`, without parameters is one on rho

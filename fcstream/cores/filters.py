@@ -202,12 +202,12 @@ class NoisySize:
                 f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss"
             )
 
-    @property
+    @cached_property
     def delta(self) -> float:
         """What the filter's own tail bounds may use."""
         return (self.loss - BIT_DELTA).delta
 
-    @property
+    @cached_property
     def rho2(self) -> float:
         """The rho that is left for the keep bits after n-hat."""
         return (self.loss.rho_nano - self.first_nano) / RHO_UNIT
@@ -269,7 +269,7 @@ class ThresholdFilter:
         """Public shift of n-hat: 1 + sqrt(ln(tails/delta) / rho1), rounded up."""
         return self.size.offset
 
-    @property
+    @cached_property
     def stages(self) -> tuple[PrivacyLoss, PrivacyLoss]:
         """Losses of the two stages: the noisy size, with the whole delta, and the keep bits."""
         first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)

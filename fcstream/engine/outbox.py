@@ -34,6 +34,7 @@ class Outbox:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._joint = joint_ledger([ledger])
         self._sealing: dict[WindowKey, list[Release]] = {}
         self._waiting: dict[WindowKey, list[Release]] = {}
         self._returned: dict[int, dict[WindowKey, list[Release]]] = {}  # by thread
@@ -48,12 +49,11 @@ class Outbox:
         it, in the same transaction if it can.
         """
         windows = self.published() if acknowledging else []
-        joint = joint_ledger([self._ledger])
-        if not windows or joint is None:
+        if not windows or self._joint is None:
             if acknowledging:
                 self.acknowledge()
             return self._ledger.charge(requests)
-        found = joint.charge_together([(self._ledger, requests)], [(self._ledger, windows)])
+        found = self._joint.charge_together([(self._ledger, requests)], [(self._ledger, windows)])
         self.forget_published()
         return found[0]
 

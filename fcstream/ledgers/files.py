@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,6 +60,7 @@ class LedgerFile:
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
+        self._unwritten: dict[str, list[Sequence[object]]] = {}  # rows of the open transaction, by statement
         self._flushes = False
         self.db = connect(path, create=create)
         self._inode = _inode(path)
@@ -151,8 +152,19 @@ class LedgerFile:
         with on_error(self._roll_back):
             self.db.execute(f"BEGIN {kind}")
             yield
+            self.write()
             self.db.execute("COMMIT")
         self._unfinished = None
+
+    def add(self, statement: str, row: Sequence[object]) -> None:
+        """Add a row in the open transaction, at the latest when it is committed, together with others of its kind."""
+        self._unwritten.setdefault(statement, []).append(row)
+
+    def write(self) -> None:
+        """Write the rows that were added; called before anything reads their tables."""
+        while self._unwritten:
+            statement = next(iter(self._unwritten))
+            self.db.executemany(statement, self._unwritten.pop(statement))
 
     def _flush(self, flush: bool) -> None:
         """Let transactions wait for the disk or not. An interrupt at any line leaves a later flush to be asked for."""
@@ -177,6 +189,7 @@ class LedgerFile:
             self._unfinished = None
 
     def _roll_back(self) -> None:
+        self._unwritten.clear()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 

@@ -28,6 +28,7 @@ State = tuple[str, int, int, int, str, int | None]
 MASK = 2**60 - 1
 TAIL = 1000
 """How many of the newest journal rows have their links checked when a ledger is opened."""
+_JOINED = ["|".join(["%s"] * columns) for columns in range(16)]
 _FEW_TERMS = 64
 _TERMS: dict[tuple[bytes, bytes], Terms] = {}  # by the text before and after the stream's name
 
@@ -39,13 +40,13 @@ def origin(salt: bytes) -> bytes:
 
 def link(chain: bytes, row: Row) -> bytes:
     """Return the link of a row that follows the link `chain`."""
-    head = "|".join(map(str, row[:7])).encode()
+    head = (_JOINED[7] % row[:7]).encode()
     return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row.body).digest()).digest()
 
 
 def mark(*columns: object) -> int:
     """Return 60 bits of the hash of a summary row, given as the table's first letter and the row's columns."""
-    text = "|".join(map(str, columns))
+    text = _JOINED[len(columns)] % columns
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
 
 

@@ -548,8 +548,9 @@ class Noise:
         done, n = 0, len(out)
         words = self._entropy.words(words_each * n + 32)
         while True:
-            words = words[:]
-            words.flags.writeable = False  # also of those that come later: compiled code has a version for each kind
+            if words.flags.writeable:  # those that come later: compiled code has a version for each kind
+                words = words[:]
+                words.flags.writeable = False
             done, used, status = kernel(words, done, out)
             words = words[used:]
             if status == 0:

@@ -227,7 +227,7 @@ class Answers:
         """Whether a window's releases depend on earlier windows of an epoch."""
         return any(isinstance(answer.mechanism, EpochMechanism) for answer in self.answers)
 
-    @property
+    @cached_property
     def is_simple(self) -> bool:
         """Whether there is one answer, about all features of all records."""
         return len(self.answers) == 1 and self.answers[0].selection == RecordSelection(
@@ -251,12 +251,16 @@ class Answers:
     def release(self, view: Any, charge: Charge, noise: Noise) -> list[AnswerOutcome]:
         """Compute the outcomes of one window from its counter's view, in order; uses up the charge."""
         charge.open(self.loss)
+        if self.is_simple:  # whose stages are those of the window
+            (answer,) = self.answers
+            only = ChargeShare(charge, answer.mechanism.loss)
+            outcome = answer.mechanism.release(view, cast("Charge", only), noise)
+            return [AnswerOutcome(answer, outcome, answer.mechanism.loss if charge.is_redraw else only.started)]
         started = _Started(self, charge)
         found = []
         for i, answer in enumerate(self.answers):
             share = ChargeShare(cast("Charge", started.of(i)), answer.mechanism.loss)
-            mine = view if self.is_simple else view[i]
-            outcome = answer.mechanism.release(mine, cast("Charge", share), noise)
+            outcome = answer.mechanism.release(view[i], cast("Charge", share), noise)
             found.append(
                 AnswerOutcome(answer, outcome, answer.mechanism.loss if charge.is_redraw else started.losses[i])
             )

@@ -81,8 +81,12 @@ def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fra
 
     It is rounded up.
     """
-    exact = Fraction(sensitivity_squared)
-    return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
+    return _variance(sensitivity_squared.numerator, sensitivity_squared.denominator, rho_nano)
+
+
+def _variance(numerator: int, denominator: int, rho_nano: int) -> Fraction:
+    """Return `gaussian_variance` of a squared sensitivity, which need not be in lowest terms."""
+    return Fraction(-(-numerator * RHO_UNIT * 1024 // (denominator * 2 * rho_nano)), 1024)
 
 
 def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "release.rho") -> None:
@@ -263,12 +267,17 @@ def _noisy_average(
     coordinates together, of which `sums` may hold only some.
     """
     d = rounded or len(sums)
+    top, bottom, rounding = width.numerator, width.denominator, sqrt_up(d, 20)
     # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
-    bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
-    variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, rho_nano)
+    bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / (top / bottom)))))
+    # The sensitivity is width * 2**bits + rounding, here over the product of both denominators.
+    sensitivity = (top << bits) * rounding.denominator + rounding.numerator * bottom
+    variance = _variance(sensitivity**2, (bottom * rounding.denominator) ** 2, rho_nano)
     average = [_divide(total << bits, size) for total in sums]
     noisy = np.array(average, np.int64) + noise.discrete_gaussian(variance, len(sums))
-    return Estimate(noisy / 2**bits, np.full(len(sums), math.sqrt(variance) / 2**bits), n_hat)
+    return Estimate(
+        noisy / 2**bits, np.full(len(sums), math.sqrt(variance.numerator / variance.denominator) / 2**bits), n_hat
+    )
 
 
 def _divide(numerator: int, denominator: int) -> int:
@@ -384,7 +393,8 @@ class BallAverage:
         noisy = zip(total, noise.discrete_gaussian(variance, len(total)).tolist(), strict=True)
         offset = np.array([(exact + drawn) / count for exact, drawn in noisy])
         # The noise of the count moves the quotient along the offset, which adds to the deviation.
-        sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(count_variance)) / count
+        own, of_count = (math.sqrt(each.numerator / each.denominator) for each in (variance, count_variance))
+        sigma = np.hypot(own, offset * of_count) / count
         return Estimate(center + offset, sigma, count)
 
 

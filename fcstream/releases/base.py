@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -500,10 +501,13 @@ class Release:
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
         # Keys that were added to the format later are left out where they are None.
-        values = {name: getattr(self, name) for name in self.__slots__}
+        values = dict(zip(Release.__slots__, _values(self), strict=True))
         if self.track is not None and self.track.scales is None:
             values["track"] = {name: getattr(self.track, name) for name in Track.__slots__[:-2]}
-        return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
+        for name in _LATER:
+            if values[name] is None:
+                del values[name]
+        return msgspec.json.encode(values)
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:
@@ -518,6 +522,9 @@ class Release:
             return _DECODER.decode(line)
         except RecursionError:  # others may write where releases are read
             raise msgspec.DecodeError("nested too deeply") from None
+
+
+_values = attrgetter(*Release.__slots__)
 
 
 def to_lines(releases: Iterable[Release]) -> bytes:

@@ -56,6 +56,11 @@ class ChargeShare:
             raise RuntimeError(f"the stage costs {needed}, its share of the charge is {self._share}")
         self._used = True
 
+    @property
+    def started(self) -> PrivacyLoss:
+        """The loss of all stages so far."""
+        return self._started
+
     def start(self, stage: PrivacyLoss) -> None:
         self._started += stage
         if not self._used or not self._started.fits(self._share):

@@ -238,7 +238,7 @@ class GatedMechanism:
     def kind(self) -> str:
         return self.inner.kind
 
-    @property
+    @cached_property
     def loss(self) -> PrivacyLoss:
         return self.gate.loss + self.inner.loss
 

@@ -261,7 +261,7 @@ class Grid:
     def values(self, steps: NDArray[np.float64]) -> list[float]:
         """Convert a released point from lattice steps to the features' own (transformed) units."""
         step = self.lattice.step
-        return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]
+        return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps.tolist(), strict=True)]
 
     def rows_inside(self, steps: NDArray[np.float64]) -> list[list[float]]:
         """Convert released points (n, d) to `values`, each clipped to the public range of its feature."""
@@ -276,4 +276,4 @@ class Grid:
     def widths(self, steps: NDArray[np.float64]) -> list[float]:
         """Convert released standard deviations from lattice steps to the features' own (transformed) units."""
         step = self.lattice.step
-        return [float(f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]
+        return [float(f.scale * (x * step)) for f, x in zip(self.features, steps.tolist(), strict=True)]

@@ -121,11 +121,19 @@ def decisions(bench) -> Wanted:
 def engine(bench) -> Wanted:
     bench.RUNS = 1
     bench.throughput(2000)
+    bench.windows(2000)
     bench.close(2000, 2)
     bench.memory(((2000, 2),))
     bench.noise()
     bench.start(runs=1, has_cold=False)
-    return "2 windows released", "n = 2000, d = 2", "peak [0-9.]+ x", "discrete Gaussians", "warm [0-9.]+ s"
+    return (
+        "2 windows released",
+        "windows of 20 records",
+        "n = 2000, d = 2",
+        "peak [0-9.]+ x",
+        "discrete Gaussians",
+        "warm [0-9.]+ s",
+    )
 
 
 def format_rates(bench) -> Wanted:

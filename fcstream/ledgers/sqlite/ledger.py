@@ -135,6 +135,10 @@ class SQLiteLedger:
         with _transaction_of(list(dict.fromkeys(ledger for ledger, _ in (*calls, *acknowledged)))):
             for ledger, windows in acknowledged:
                 ledger._acknowledge(ledger._tables, windows)
+            for ledger, requests in calls:
+                if len(requests) > 1:
+                    blocks = [block for request in requests for block in request.blocks]
+                    ledger._tables.read_ahead([request.window for request in requests], blocks)
             return [[ledger._charge(ledger._tables, request) for request in requests] for ledger, requests in calls]
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:

@@ -114,6 +114,8 @@ class StreamTables:
         self._n = ending(number)
         self._texts: dict[str, str] = {}  # statements, with the names of this stream's tables
         self._open_windows: dict[tuple[int, int], tuple[WindowRow, int]] = {}  # what was written, with its mark
+        self._blocks: dict[str, tuple[PrivacyLoss | None, int]] = {}  # as read or written, with the mark; 0 if absent
+        self._absent: set[tuple[int, int]] = set()  # windows that have no row
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
@@ -163,6 +165,8 @@ class StreamTables:
     def reread(self) -> None:
         """Forget what memory holds of a transaction that was rolled back."""
         self._open_windows.clear()
+        self._blocks.clear()
+        self._absent.clear()
         self.read_head()
         self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users{n}")}
 
@@ -230,8 +234,10 @@ class StreamTables:
         """Add a row to the journal and return its number."""
         seq = self.head.seq + 1
         row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
-        self.head = self.head._replace(seq=seq, chain=hash_chain.link(self.head.chain, row))
-        self.do("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], self.head.chain))
+        _, before, digest, held, terms_seq = self.head
+        chain = hash_chain.link(before, row)
+        self.head = LedgerHead(seq, chain, digest, held, terms_seq)
+        self._add("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], chain))
         return seq
 
     def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
@@ -289,10 +295,22 @@ class StreamTables:
     def window(self, key: WindowKey) -> WindowRow | None:
         """Return a window's row; of windows that are not acknowledged yet, as this process has written it."""
         kept = self._open_windows.get((key.open_ms, key.close_ms))
-        if kept is not None:
-            return kept[0]
+        if kept is not None or (key.open_ms, key.close_ms) in self._absent:
+            return kept and kept[0]
         found = self.windows("WHERE open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms))
         return next(iter(found), None)
+
+    def read_ahead(self, windows: Sequence[WindowKey], blocks: Sequence[str]) -> None:
+        """Read what the charges of several windows will ask for, so that no charge waits for the rows of another."""
+        named: dict[str, tuple[PrivacyLoss | None, int]] = dict.fromkeys(blocks, (None, 0))
+        if self.terms.group is not None or max(len(windows), len(named)) > _FEW_WINDOWS:
+            return
+        first, last = min(key.open_ms for key in windows), max(key.open_ms for key in windows)
+        held = {(row.open_ms, row.close_ms) for row in self.windows("WHERE open_ms BETWEEN ? AND ?", (first, last))}
+        self._absent = {(key.open_ms, key.close_ms) for key in windows} - held
+        for block, *spent in list(self.blocks(f"WHERE block IN ({','.join('?' * len(named))})", list(named))):
+            named[block] = PrivacyLoss(*spent), mark("b", block, *spent)
+        self._blocks = named
 
     def windows(self, where: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[WindowRow]:
         for *columns, stored in self.do(f"{_WINDOW} {where}", values):
@@ -315,12 +333,13 @@ class StreamTables:
         if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
             self._open_windows[key] = new, marked
         if old is None:
+            self._absent.discard(key)
             self._turn(0, marked)
-            self.do("INSERT INTO windows{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*new, marked))
+            self._add("INSERT INTO windows{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*new, marked))
             return
         self._turn(mark("w", *old) if before is None else before, marked)
         query = "UPDATE windows{n} SET state = ?, draws = ?, rho = ?, delta = ?, blocks = ?, sealed_seq = ?, mark = ?"
-        self.do(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *key))
+        self._add(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *key))
 
     def block(self, block: str) -> PrivacyLoss:
         """Return the loss that a block has spent; zero for a block that was never charged."""
@@ -328,6 +347,9 @@ class StreamTables:
 
     def block_if_any(self, block: str) -> PrivacyLoss | None:
         """Return the loss that a block has spent, or None for a block that was never charged."""
+        known = self._blocks.get(block)
+        if known is not None:
+            return known[0]
         found = next(self.blocks("WHERE block = ?", (block,)), None)
         return PrivacyLoss(found[1], found[2]) if found else None
 
@@ -338,8 +360,13 @@ class StreamTables:
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
         marked = mark("b", block, *new.parts)
-        self._turn(0 if old is None else mark("b", block, *old.parts), marked)
-        self.do("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
+        _, before = self._blocks.get(block, (None, 0))
+        self._turn(before or (0 if old is None else mark("b", block, *old.parts)), marked)
+        if self.terms.group is None:  # else other streams' ledgers write it too
+            if len(self._blocks) > 2 * _FEW_WINDOWS:
+                self._blocks.clear()
+            self._blocks[block] = new, marked
+        self._add("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
 
     def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
         """Return the largest loss spent by any of these blocks, the block of the total excluded."""
@@ -436,7 +463,8 @@ class StreamTables:
 
     def _turn(self, old: int, new: int) -> None:
         """Replace the mark of an old row by that of the new row in the head's sum of marks."""
-        self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
+        seq, chain, digest, held, terms_seq = self.head
+        self.head = LedgerHead(seq, chain, (digest - old + new) & MASK, held, terms_seq)
 
     def _check_row(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
         if stored != mark(table, *columns):
@@ -456,10 +484,16 @@ class StreamTables:
 
     def do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
         """Run a statement on the tables of this stream."""
-        text = self._texts.get(query)
-        if text is None:
-            text = self._texts[query] = query.replace("{n}", self._n)
-        return self._file.db.execute(text, values)
+        self._file.write()
+        return self._file.db.execute(self._texts.get(query) or self._named(query), values)
+
+    def _add(self, query: str, row: Sequence[object]) -> None:
+        """Write a row to the tables of this stream, at the latest with the head."""
+        self._file.add(self._texts.get(query) or self._named(query), row)
+
+    def _named(self, query: str) -> str:
+        text = self._texts[query] = query.replace("{n}", self._n)
+        return text
 
 
 def ending(number: int) -> str:

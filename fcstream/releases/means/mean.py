@@ -431,6 +431,14 @@ class RecentredMean(CoreStage, PointMechanism):
         return BallAverage.split(self._shares.final, self.dimension)
 
     @cached_property
+    def _bin_variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self._shares.histogram)
+
+    @cached_property
+    def _edges(self) -> NDArray[np.float64]:
+        return np.sqrt(self._histogram_radii)
+
+    @cached_property
     def _histogram_radii(self) -> NDArray[np.float64]:
         if self.clips:
             return clipping_radii(self.radius_squared, self.dimension)
@@ -545,14 +553,14 @@ class RecentredMean(CoreStage, PointMechanism):
         for tiles, inside in kept.parts:
             sums.masked_histogram(tiles, len(inside), inside, center, bounds, bins)
         variance = RHO_UNIT / (2 * self._shares.histogram)
-        bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
+        bins += noise.discrete_gaussian(self._bin_variance, len(bins))
         # Length of the noise vector that a ball of radius 1 would leave in the final mean.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
         return self._read(bins, variance, unit_noise)
 
     def _read(self, bins: NDArray[np.int64], variance: float, unit_noise: float) -> tuple[float, int]:
         """Find the reach in a noisy histogram, and the noisy number of points farther away."""
-        edges = np.sqrt(self._histogram_radii)
+        edges = self._edges
         if self.clips:
             reach = clipping_reach(bins, edges, variance, unit_noise)
             return reach, int(bins[int(np.searchsorted(edges, reach * _DOWN)) + 1 :].sum())

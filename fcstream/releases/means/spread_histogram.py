@@ -5,9 +5,9 @@ All functions take public or released numbers only, so they cost nothing (specif
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,14 +214,21 @@ def tail_count(
     Specification 5.4; ours.
     """
     top = last_full(_coarse(bins, fine).tolist(), math.sqrt(fine * variance))
-    return int(bins[int(np.searchsorted(edges, reach)) + 1 : fine * top + 1].sum())
+    return int(bins[int(edges.searchsorted(reach)) + 1 : fine * top + 1].sum())
 
 
 def _coarse(bins: NDArray[np.int64], fine: int) -> NDArray[np.int64]:
     """Add up the fine bins of each coarse one; the first and the last stand for themselves."""
-    starts = np.append([0], np.arange(0, len(bins) - 1, fine) + 1)
-    found: NDArray[np.int64] = np.add.reduceat(bins, starts)
+    found: NDArray[np.int64] = np.add.reduceat(bins, _starts(len(bins), fine))
     return found
+
+
+@lru_cache(maxsize=64)
+def _starts(size: int, fine: int) -> NDArray[np.int64]:
+    """Return where the coarse bins of so many fine ones begin."""
+    starts = np.append([0], np.arange(0, size - 1, fine) + 1)
+    starts.flags.writeable = False
+    return starts
 
 
 def best_reach(
@@ -240,10 +247,9 @@ def best_reach(
     ------
     Specification 5.4; ours.
     """
-    ends = np.arange(0, len(edges), fine)
-    last = best_bin(_coarse(bins, fine), edges[ends], fine * variance, unit_noise)
-    at = int(ends[last])
-    while at > max(0, ends[last] - fine + 1) and bins[at] <= 2 * math.sqrt(variance):
+    end = at = fine * best_bin(_coarse(bins, fine), edges[::fine], fine * variance, unit_noise)
+    noise = 2 * math.sqrt(variance)
+    while at > max(0, end - fine + 1) and bins[at] <= noise:
         at -= 1
     return float(edges[at])
 
@@ -292,15 +298,34 @@ def last_full(counts: list[int], deviation: float) -> int:
     ------
     Specification 5.4; ours.
     """
-    least = _RUN_SHARE * max(1, sum(counts))
-    doubts = [deviation * math.sqrt(run) for run in range(1, len(counts) + 1)]
+    least, above = _RUN_SHARE * max(1, sum(counts)), 0
+    tails, doubts = _doubts(deviation, len(counts))
     for b in range(len(counts) - 1, 0, -1):
-        runs = list(itertools.accumulate(counts[b:]))
-        if runs[-1] > _TAIL * doubts[len(runs) - 1]:
+        above += counts[b]
+        if above > tails[len(counts) - 1 - b]:
             return b
-        if any(run > max(_RUN * doubt, least) for run, doubt in zip(runs, doubts, strict=False)):
-            return b
+        run = 0
+        for count, doubt in zip(counts[b:], doubts, strict=False):
+            run += count
+            if run > doubt and run > least:
+                return b
     return 0
+
+
+@lru_cache(maxsize=64)
+def _doubts(deviation: float, size: int) -> tuple[list[float], list[float]]:
+    """Return what 1, 2, ... `size` bins together must hold to stand out from their noise: up to the last bin, or not.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    doubts = [deviation * math.sqrt(run) for run in range(1, size + 1)]
+    return [_TAIL * doubt for doubt in doubts], [_RUN * doubt for doubt in doubts]
 
 
 def least_distance(offset: NDArray[np.float64], sigma: float) -> float:

@@ -356,17 +356,20 @@ def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
     """Killed before and after every statement that adds the second stream."""
     code = """
 import os, sys
+from fcstream.ledgers.files import LedgerFile
 from fcstream.ledgers.sqlite import ledger, tables
 from fcstream.testing import LedgerContract
 from fcstream.accounting.losses import PrivacyLoss
 left = int(sys.argv[2])
-def counted(self, query, values=(), real=tables.StreamTables.do):
-    global left
-    left -= 1
-    if left == 0:
-        os._exit(9)
-    return real(self, query, values)
-tables.StreamTables.do = counted
+def counted(real):
+    def counting(*values):
+        global left
+        left -= 1
+        if left == 0:
+            os._exit(9)
+        return real(*values)
+    return counting
+tables.StreamTables.do, LedgerFile.write = counted(tables.StreamTables.do), counted(LedgerFile.write)
 ledger.SQLiteLedger(sys.argv[1], ledger.Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification"))
 os._exit(7)
 """
