@@ -338,7 +338,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
-        core = find_core(self.core, self.least_count, view, charge, noise)
+        core = find_core(self.core, self.stop, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         estimate = self.average.release(view.select(core.mask), noise, charge.start)
@@ -446,7 +446,7 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
-        core = find_core(self.core, self.least_count, view, charge, noise)
+        core = find_core(self.core, self.stop, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         kept = view.select(core.mask)

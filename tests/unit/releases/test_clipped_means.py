@@ -42,7 +42,7 @@ def test_a_release_equals_the_naive_twin(name, size, d):
     outcome = mechanism.release(view, charge_for(LOSS), Noise(SeededEntropy(7)))
     noise, charge = Noise(SeededEntropy(7)), charge_for(LOSS)
     charge.open(LOSS)
-    core = find_core(mechanism.core, mechanism.least_count, view, charge, noise)
+    core = find_core(mechanism.core, mechanism.stop, view, charge, noise)
     rough = mechanism.center.release(view.select(core.mask), noise)
     value, sigma, count, share = naive_clipping.mean_of_all(mechanism, view.points().tolist(), rough, noise)
     assert outcome.value.tolist() == value
