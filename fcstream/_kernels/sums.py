@@ -16,6 +16,7 @@ import numpy as np
 from . import kernel
 
 LANES = 32
+_FEW = 8  # lanes of a tile beyond a ball that are clipped one by one: more of them are faster all together
 
 
 @kernel
@@ -30,34 +31,50 @@ def _tile_weights(t, lanes_used, mask, weight):
     return wanted
 
 
+@kernel(fastmath={"reassoc"})
+def _add_offsets(tile, center, weight, wanted, out):
+    """Add the offsets of the `wanted` lanes with a weight, none of them clipped; exact: integers below 2**42."""
+    if wanted == 0:
+        return
+    for k in range(tile.shape[0]):
+        c = center[k]
+        lane = tile[k]
+        total = 0.0
+        if wanted == LANES:
+            for j in range(LANES):
+                total += lane[j] - c
+        else:
+            for j in range(LANES):
+                offset = lane[j] - c
+                total += offset if weight[j] != 0.0 else 0.0
+        out[k] += np.int64(total)
+
+
 @kernel(fastmath={"reassoc", "contract"})
 def masked_sum(tiles, lanes_used, mask, out):
     """Add the coordinates of the masked lanes to out (d,) int64. mask (lanes_used,) bool."""
-    d = tiles.shape[1]
-    weight = np.empty(LANES, np.float64)
+    zero, weight = np.zeros(tiles.shape[1], np.float64), np.empty(LANES, np.float64)
     for t in range((lanes_used + LANES - 1) // LANES):
-        tile = tiles[t]
-        if _tile_weights(t, lanes_used, mask, weight) == 0:
-            continue
-        for k in range(d):
-            lane = tile[k]
-            total = 0.0
-            for j in range(LANES):
-                total += lane[j] if weight[j] != 0.0 else 0.0
-            out[k] += np.int64(total)
+        _add_offsets(tiles[t], zero, weight, _tile_weights(t, lanes_used, mask, weight), out)
 
 
 @kernel(fastmath={"contract"})
 def _tile_norms(tile, center, norms):
     """Compute the squared distance of every lane of one tile from center, exact up to 2**53 and monotone above."""
-    for j in range(LANES):
-        norms[j] = 0.0
-    for k in range(tile.shape[0]):
-        c = center[k]
-        lane = tile[k]
-        for j in range(LANES):
-            diff = lane[j] - c
-            norms[j] += diff * diff
+    for j in range(0, LANES, 8):  # eight sums are as many as stay in registers
+        a = b = c = d = e = f = g = h = 0.0
+        for k in range(tile.shape[0]):
+            row, x = tile[k], center[k]
+            a += (row[j] - x) * (row[j] - x)
+            b += (row[j + 1] - x) * (row[j + 1] - x)
+            c += (row[j + 2] - x) * (row[j + 2] - x)
+            d += (row[j + 3] - x) * (row[j + 3] - x)
+            e += (row[j + 4] - x) * (row[j + 4] - x)
+            f += (row[j + 5] - x) * (row[j + 5] - x)
+            g += (row[j + 6] - x) * (row[j + 6] - x)
+            h += (row[j + 7] - x) * (row[j + 7] - x)
+        norms[j], norms[j + 1], norms[j + 2], norms[j + 3] = a, b, c, d
+        norms[j + 4], norms[j + 5], norms[j + 6], norms[j + 7] = e, f, g, h
 
 
 @kernel
@@ -133,16 +150,19 @@ def _add_rows(clipped, out):
         out[k] += np.int64(total)
 
 
-@kernel(fastmath={"reassoc"})
-def _add_offsets(tile, center, weight, out):
-    """Add the offsets of the wanted lanes, none of them clipped; exact, because the terms are integers below 2**42."""
+@kernel
+def _add_clipped(tile, j, center, norm, radius_squared, clipped, out):
+    """Add what `_clip_tile` makes of one lane beyond the ball to out (d,). No fast math."""
+    factor, check = _factor(norm, radius_squared), radius_squared + 1.0
+    while check > radius_squared:  # seldom twice: rounding left the ball, so that the lane shrinks once more
+        check = 0.0
+        for k in range(tile.shape[0]):
+            v = np.float64(np.int32((tile[k, j] - center[k]) * factor))
+            clipped[k, 0] = v
+            check += v * v
+        factor *= 1.0 - 1e-15
     for k in range(tile.shape[0]):
-        c = center[k]
-        lane = tile[k]
-        total = 0.0
-        for j in range(LANES):
-            total += lane[j] - c if weight[j] != 0.0 else 0.0
-        out[k] += np.int64(total)
+        out[k] += np.int64(clipped[k, 0])
 
 
 @kernel
@@ -166,21 +186,27 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
             continue
         count += wanted
         _tile_norms(tile, center, norms)
-        outside = False
+        outside = 0
         for j in range(LANES):
-            outside |= weight[j] != 0.0 and norms[j] > radius_squared
-        if not outside:
-            _add_offsets(tile, center, weight, out)
+            outside += weight[j] != 0.0 and norms[j] > radius_squared
+        if outside <= _FEW:
+            if outside:
+                for j in range(LANES):
+                    if weight[j] != 0.0 and norms[j] > radius_squared:
+                        weight[j] = 0.0
+                        _add_clipped(tile, j, center, norms[j], radius_squared, clipped, out)
+            _add_offsets(tile, center, weight, wanted - outside, out)
             continue
         for j in range(LANES):
             factor[j] = _factor(norms[j], radius_squared)
-        while outside:
+        leaves = True
+        while leaves:
             _clip_tile(tile, center, factor, weight, clipped, checks)
-            outside = False
+            leaves = False
             for j in range(LANES):
                 if checks[j] > radius_squared:  # seldom: rounding left the ball, so that lane shrinks once more
                     factor[j] *= 1.0 - 1e-15
-                    outside = True
+                    leaves = True
         _add_rows(clipped, out)
     return count
 
@@ -206,8 +232,7 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
                 weight[j] = 0.0
             inside += weight[j] != 0.0
         count += inside
-        if inside:
-            _add_offsets(tile, center, weight, out)
+        _add_offsets(tile, center, weight, inside, out)
     return count
 
 

@@ -524,6 +524,9 @@ class Noise:
             return x < 0
         more = _WordReader(self._entropy)
         first = (first16 << 48) | (more() >> 16)
+        near = math.ldexp(0.5 * math.erfc(float(abs(x)) * math.sqrt(0.5)), 64)
+        if abs(first - near) > near * 1e-9 + 4096.0:  # covers the errors of x, of erfc and of `first` many times over
+            return (first < near) == (x >= 0)
         # The error of 60 correct digits is far below the 2**-100 that is charged for, so they serve as the exact tail.
         tail = normal_tail(abs(x))
         return _uniform_is_below(first, itertools.repeat((tail, tail)), more) == (x >= 0)
