@@ -51,6 +51,29 @@ def scale_rows(rows, middles, factors, norms):
 
 
 @kernel
+def count_rungs(values, exponents, rungs, starts, counts):
+    """Count for each rung, ascending, the values (n,) float64 that it is the first to reach; the last takes the rest.
+
+    exponents (n,) int64 are the values' exponents and first three bits, 0 for 1.0: that part of the values lies in is
+    reached by no rung before starts[part] (parts,).
+    """
+    last = len(rungs) - 1
+    for i in range(len(values)):
+        at = starts[min(max(exponents[i], 0), len(starts) - 1)]
+        while at < last and rungs[at] < values[i]:
+            at += 1
+        counts[at] += 1
+
+
+@kernel
+def add_rows(rows, sums):
+    """Add rows (n, d) to sums (d,)."""
+    for i in range(len(rows)):
+        for k in range(rows.shape[1]):
+            sums[k] += rows[i, k]
+
+
+@kernel
 def clip_rows(rows, norms, radius_squared, unit, limit):
     """Replace integer rows (n, d) by numbers of units (a power of two) in the ball: integers of squared norm <= limit.
 

@@ -40,11 +40,12 @@ def descend(points, nodes, features, middles, children, first, counts):
     with the child `first`.
     """
     for i in range(len(points)):
-        feature = features[nodes[i]]
+        node = np.uint64(nodes[i])  # an index without a sign is not looked at for being one from the end
+        feature = features[node]
         if feature >= 0:
-            child = children[nodes[i]] + (points[i, feature] > middles[nodes[i]])
+            child = children[node] + (points[i, np.uint64(feature)] > middles[node])
             nodes[i] = child
-            counts[child - first] += 1
+            counts[np.uint64(child - first)] += 1
 
 
 @kernel
@@ -54,15 +55,14 @@ def box_sums(points, nodes, leaves, centers, shifts, sums, sizes):
     leaves holds the leaf of each node, or -1.
     """
     for i in range(len(points)):
-        leaf = leaves[nodes[i]]
-        if leaf >= 0:
+        found = leaves[np.uint64(nodes[i])]
+        if found >= 0:
+            leaf = np.uint64(found)
             sizes[leaf] += 1
             for c in range(points.shape[1]):
                 offset = np.int64(points[i, c]) - centers[leaf, c]
-                if offset >= 0:
-                    sums[leaf, c] += offset >> shifts[leaf]
-                else:
-                    sums[leaf, c] -= (-offset) >> shifts[leaf]
+                below = offset >> np.int64(63)  # -1 for a negative offset, whose size is shifted as the others' are
+                sums[leaf, c] += (((offset ^ below) - below) >> shifts[leaf] ^ below) - below
 
 
 @kernel

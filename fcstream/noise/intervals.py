@@ -45,9 +45,11 @@ def interval_index(
 
 
 def quick_index(
-    drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction
+    drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction, beyond: float
 ) -> int | None:
     """Find what `interval_index` finds, with doubles and room for all their rounding; None if they do not decide.
+
+    The intervals may be the first ones only: those that follow weigh at most `beyond` together.
 
     A double of the rate, of a cost and of their product are each off by 2**-53 relatively at most. So where the product
     is below 700, its exponential is off by 700 * 2**-50 and a few units in the last place; a sum of n such terms adds
@@ -57,7 +59,7 @@ def quick_index(
         return None
     exponents = float(rate) * costs.astype(np.float64)
     sums = np.cumsum(sizes * np.exp(-np.minimum(exponents, 700.0)))
-    slack = _ROUNDING * float(sums[-1])
+    slack = _ROUNDING * float(sums[-1]) + beyond
     at = drawn / (1 << bits) * float(sums[-1])
     index = int(np.searchsorted(sums, at))
     is_above = index == 0 or float(sums[index - 1]) + slack <= at

@@ -29,6 +29,7 @@ MAX_BLOCKS = 2**24
 """Largest number of blocks of which a point draws one."""
 TAIL_CUTOFF = 13.06
 """Number of standard deviations beyond which a normal tail is below 2**-128 and counts as 0."""
+_FAR = 25.0  # candidates of an exponential choice that weigh less than exp(-25) together are seldom looked at
 _PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
 )
@@ -267,6 +268,12 @@ def _kernels() -> Any:
     return noise
 
 
+def _by_cost(sizes: NDArray[np.int64], costs: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Put some indices, those of candidates, into the order of their costs."""
+    used = some[sizes[some] > 0]
+    return used[np.argsort(costs[used], kind="stable")]
+
+
 class Noise:
     """Sampler of exact noise from one source of entropy (specification 2.4, 2.5).
 
@@ -493,7 +500,8 @@ class Noise:
 
         Complexity
         ----------
-        A sort, and some 10 microseconds for each index whose cost is within about 100 / rate of the smallest cost.
+        A pass over all indices, and a sort of those whose cost is near the smallest one; once in millions of draws, or
+        where many candidates cost much, some 10 microseconds for each index within about 100 / rate of it.
 
         Source
         ------
@@ -501,18 +509,23 @@ class Noise:
         that is compared with rigorous bounds, more digits being computed until they decide. zCDP of bounded range:
         Cesar and Rogers 2021.
         """
-        used = np.flatnonzero(sizes > 0)
-        if not (rate > 0 and len(used)):
+        total = int(sizes.sum())
+        if not (rate > 0 and total > 0):
             raise ConfigError("must hold a candidate, and the rate be positive", "sizes")
-        order = used[np.argsort(costs[used], kind="stable")]
-        above, word = costs[order] - costs[order[0]], _WordReader(self._entropy)
+        # Nearly always it is one of those that cost little; all others together weigh little.
+        most, least = min(math.ceil((_FAR + math.log(total)) / float(rate)) + 1, 2**62), int(costs.min())
+        order, word = _by_cost(sizes, costs, np.flatnonzero(costs <= least + most)), _WordReader(self._entropy)
+        if not len(order):
+            order = _by_cost(sizes, costs, np.arange(len(sizes)))
+        beyond = math.exp(min(float(rate) * (int(costs[order[0]]) - least) - _FAR, 700.0))
         drawn = bits = 0
         for digits in itertools.count(25, 40):
             while bits < 4 * digits:
                 drawn, bits = (drawn << 64) | word(), bits + 64
-            found = quick_index(drawn, bits, sizes[order], above, rate)
+            found = quick_index(drawn, bits, sizes[order], costs[order] - costs[order[0]], rate, beyond)
             if found is None:
-                found = interval_index(drawn, bits, sizes[order], above, rate, digits)
+                order = _by_cost(sizes, costs, np.arange(len(sizes)))  # begins with those that are near
+                found = interval_index(drawn, bits, sizes[order], costs[order] - costs[order[0]], rate, digits)
             if found is not None:
                 break
         return int(order[found])

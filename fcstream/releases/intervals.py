@@ -43,6 +43,11 @@ def interval_of(kind: str, value: Any, sigma: Any) -> Any:
         return None
     if isinstance(value, list):
         known = sigma if isinstance(sigma, list) else []
+        if kind not in COUNTED and len(known) == len(value) and all(type(each) is float for each in [*value, *known]):
+            return [
+                [each - TWO_SIDED * own, each + TWO_SIDED * own] if math.isfinite(each) and math.isfinite(own) else None
+                for each, own in zip(value, known, strict=True)
+            ]
         return [interval_of(kind, each, own) for each, own in zip(value, [*known, *[None] * len(value)], strict=False)]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(sigma, (int, float)):
         return None

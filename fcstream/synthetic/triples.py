@@ -74,7 +74,8 @@ class Triples:
         if found.sets or len(codes.attributes) < 3 or codes.bits > MAX_CHOSEN_BITS:
             return found
         strength = _strengths(codes, released)
-        a, b, c = np.array(list(itertools.combinations(range(len(strength)), 3))).T
+        ascend = np.triu(np.ones(strength.shape, np.bool_), 1)
+        a, b, c = np.nonzero(ascend[:, :, None] & ascend)  # in the order of `itertools.combinations`
         ab, bc, ac = strength[a, b], strength[b, c], strength[a, c]
         bits = np.array([one.bits for one in codes.attributes])
         needs = bits[a] * bits[b] * bits[c]

@@ -263,9 +263,15 @@ class ClippedCovariance(MechanismBase):
 
     def _radius(self, norms: NDArray[np.float64], noise: Noise) -> int:
         """Draw a rung of the ladder near the quantile of the squared norms (n,)."""
+        from ..._kernels import moments
+
         rungs = np.array(self.ladder, np.float64)
-        at = np.minimum(np.searchsorted(rungs, norms), len(rungs) - 1)
-        counts = np.bincount(at, minlength=len(rungs)).astype(np.int64)
+        parts = np.arange(math.ceil(8 * (math.log2(self.ladder[-1]) + 1)))  # eight for each factor of two
+        ends = np.where(parts > 0, np.ldexp(1 + parts % 8 / 8, parts // 8), 0.0)
+        starts = np.minimum(np.searchsorted(rungs, ends), len(rungs) - 1)
+        exponents = (norms.view(np.int64) >> 49) - (1023 << 3)
+        counts = np.zeros(len(rungs), np.int64)
+        moments.count_rungs(norms, exponents, rungs, starts, counts)
         below = np.cumsum(counts) - counts
         above = len(norms) - below - counts
         paid = missing_ranks(below, above, len(norms), self.radius_level)
@@ -424,13 +430,16 @@ def clipped_moments(rows: NDArray[np.float64], limit: int) -> tuple[NDArray[Any]
     ------
     Specification 7.4; ours.
     """
+    from ..._kernels import moments
+
     d = rows.shape[1]
     sums, products = Totals(d, max(1, limit)), Totals((d, d), max(1, limit))
     for first in range(0, len(rows), _ROWS):
-        part = rows[first : first + _ROWS]
+        part, added = rows[first : first + _ROWS], np.zeros(d)
         sums.make_room(len(part))
         products.make_room(len(part))
-        sums.part += part.sum(axis=0).astype(np.int64)
+        moments.add_rows(part, added)
+        sums.part += added.astype(np.int64)
         products.part += (part.T @ part).astype(np.int64)
     return sums.read(), products.read()
 

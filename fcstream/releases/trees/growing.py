@@ -411,14 +411,12 @@ def _grouped(squares: Integers, rho_nano: Integers, noise: Noise) -> Integers:
     """Draw noise for numbers with these squared sensitivities and shares of rho, in the order of both; 0 where one is
     0.
     """
-    shares = np.broadcast_to(rho_nano, squares.shape)
-    both = np.stack([squares.ravel(), shares.ravel()], axis=1)
-    kinds, place = np.unique(both, axis=0, return_inverse=True)
-    drawn, place = np.zeros(len(both), np.int64), place.reshape(-1)
-    order = np.argsort(place, kind="stable")
-    ends = np.searchsorted(place[order], np.arange(len(kinds) + 1))
-    for i, (square, share) in enumerate(kinds.tolist()):
+    shares, sides = np.broadcast_to(rho_nano, squares.shape).ravel(), squares.ravel()
+    order = np.lexsort((shares, sides))
+    changes = (np.diff(sides[order]) != 0) | (np.diff(shares[order]) != 0)
+    drawn = np.zeros(len(sides), np.int64)
+    for mine in np.split(order, np.flatnonzero(changes) + 1):
+        square, share = (int(own[mine[0]]) if len(mine) else 0 for own in (sides, shares))
         if square:
-            mine = order[ends[i] : ends[i + 1]]
             drawn[mine] = noise.discrete_gaussian(gaussian_variance(square, share), len(mine))
     return drawn.reshape(squares.shape)

@@ -64,46 +64,57 @@ def partition(tree: Tree, box: PublicBox, most: int) -> Partition:
     ------
     Specification 6.17; ours.
     """
-    sums, weights = _below(tree)
-    is_leaf = np.zeros(len(tree.parents), np.bool_)
-    is_leaf[tree.leaves] = True
-    ends = {0: (list(box.low), list(box.high))}
-    marginal = {0: float(tree.variances[0])}
-    kept, parents, place = [0], [-1], {0: 0}
-    heap = [(-float(tree.counts[0]), 0)] if tree.children[0] >= 0 and not is_leaf[0] else []
-    found = 1
-    while heap and found < most:
-        _, v = heapq.heappop(heap)
-        first, j = int(tree.children[v]), int(tree.features[v])
-        low, high = ends.pop(v)
-        middle = int(tree.middles[v])
-        ends[first] = (low, [*high[:j], middle, *high[j + 1 :]])
-        ends[first + 1] = ([*low[:j], middle + 1, *low[j + 1 :]], high)
-        one, two = float(tree.variances[first]), float(tree.variances[first + 1])
-        above, both = marginal.pop(v), one + two
-        marginal[first] = (one / both) ** 2 * above + one * two / both
-        marginal[first + 1] = (two / both) ** 2 * above + one * two / both
-        for child in (first, first + 1):
-            place[child] = len(kept)
-            kept.append(child)
-            parents.append(place[v])
-            if tree.children[child] >= 0 and not is_leaf[child]:
-                heapq.heappush(heap, (-float(tree.counts[child]), child))
-        found += 1
-    shown = [v for v in kept if v in ends]
-    lows, highs = (np.array([ends[v][i] for v in shown], np.int64) for i in (0, 1))
-    means = np.where((weights[shown] > 0)[:, None], sums[shown] / np.maximum(weights[shown], 1e-300)[:, None], 0.0)
-    middles = (lows + highs) / 2
+    divided = _most_first(tree, most)
+    children = tree.children[divided]
+    kept = np.concatenate([[0], np.stack([children, children + 1], axis=1).ravel()])
+    place = np.full(len(tree.parents), -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    lows, highs = (np.empty((len(tree.parents), box.dimension), np.int64) for _ in range(2))
+    lows[0], highs[0] = box.low, box.high
+    marginal = tree.variances.copy()
+    for level in range(int(tree.levels[divided].max(initial=-1)) + 1):
+        above = divided[tree.levels[divided] == level]
+        first, second = tree.children[above], tree.children[above] + 1
+        features, middles = tree.features[above], tree.middles[above]
+        for child in (first, second):
+            lows[child], highs[child] = lows[above], highs[above]
+        highs[first, features], lows[second, features] = middles, middles + 1
+        one, two = tree.variances[first], tree.variances[second]
+        both = one + two
+        for child, own in ((first, one), (second, two)):
+            squares = np.array([share**2 for share in (own / both).tolist()])
+            marginal[child] = squares * marginal[above] + one * two / both
+    is_shown = np.ones(len(tree.parents), np.bool_)
+    is_shown[divided] = False
+    shown = kept[is_shown[kept]]
+    lows, highs = lows[shown], highs[shown]
+    sums, weights = (below[shown] for below in _below(tree))
+    means = np.where((weights > 0)[:, None], sums / np.maximum(weights, 1e-300)[:, None], 0.0)
     return Partition(
         lows,
         highs,
         tree.counts[shown],
-        np.sqrt([marginal[v] for v in shown]),
-        np.where((weights[shown] > 0)[:, None], np.clip(means, lows, highs), middles),
-        np.array(parents, np.int64),
+        np.sqrt(marginal[shown]),
+        np.where((weights > 0)[:, None], np.clip(means, lows, highs), (lows + highs) / 2),
+        np.concatenate([[-1], np.repeat(place[divided], 2)]),
         tree.variances[kept],
-        np.array([place[v] for v in shown], np.int64),
+        place[shown],
     )
+
+
+def _most_first(tree: Tree, most: int) -> NDArray[np.int64]:
+    """Return which nodes are divided, in that order: of those that can be, always the one with most records."""
+    can_be = tree.children >= 0
+    can_be[tree.leaves] = False
+    below, children, counts = can_be.tolist(), tree.children.tolist(), (-tree.counts).tolist()
+    heap, divided = [(counts[0], 0)] if below[0] else [], list[int]()
+    while heap and len(divided) + 1 < most:
+        node = heapq.heappop(heap)[1]
+        divided.append(node)
+        for child in (children[node], children[node] + 1):
+            if below[child]:
+                heapq.heappush(heap, (counts[child], child))
+    return np.array(divided, np.int64)
 
 
 def _below(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -111,10 +122,11 @@ def _below(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     sums, weights = np.zeros((len(tree.parents), tree.points.shape[1])), np.zeros(len(tree.parents))
     weights[tree.leaves] = tree.weights
     sums[tree.leaves] = tree.points * tree.weights[:, None]
-    for level in range(int(tree.levels.max()), 0, -1):
-        nodes = np.flatnonzero(tree.levels == level)
-        np.add.at(weights, tree.parents[nodes], weights[nodes])
-        np.add.at(sums, tree.parents[nodes], sums[nodes])
+    for level in range(int(tree.levels.max()) - 1, -1, -1):
+        nodes = np.flatnonzero((tree.levels == level) & (tree.children >= 0))
+        for child in (tree.children[nodes], tree.children[nodes] + 1):
+            weights[nodes] += weights[child]
+            sums[nodes] += sums[child]
     return sums, weights
 
 

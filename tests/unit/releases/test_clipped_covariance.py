@@ -104,6 +104,29 @@ def test_clipped_rows_are_integers_in_the_ball(rows, power, shift):
         assert all(abs(x) <= abs(y) / 2**shift and x * y >= 0 for x, y in zip(after, before, strict=True))
 
 
+def test_rungs_are_counted_as_a_search_of_each_value_would_count_them():
+    rng = np.random.default_rng(2)
+    for _ in range(60):
+        rungs = np.unique(np.floor(2.0 ** np.sort(rng.uniform(0, rng.uniform(1, 90), rng.integers(1, 700)))))
+        values = np.floor(2.0 ** rng.uniform(-2, rng.uniform(1, 95), 500))
+        values[:100] = rng.choice(rungs, 100)
+
+        class Counted(Noise):
+            def exponential_choice(self, sizes, costs, rate):
+                self.costs = costs
+                return 0
+
+        mechanism, noise = mechanism_of(), Counted()
+        _ = mechanism.radius_level
+        mechanism.__dict__["ladder"] = tuple(map(int, rungs))
+        mechanism._radius(values, noise)
+        at = np.minimum(np.searchsorted(rungs, values), len(rungs) - 1)
+        counts = np.bincount(at, minlength=len(rungs))
+        below = np.cumsum(counts) - counts
+        above = len(values) - below - counts
+        assert noise.costs.tolist() == missing_ranks(below, above, len(values), mechanism.radius_level).tolist()
+
+
 def test_sums_of_products_are_exact_beyond_one_block():
     random = np.random.default_rng(0)
     rows = np.rint(random.uniform(-(2**17), 2**17, (2**15 + 100, 2)))

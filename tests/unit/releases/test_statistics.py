@@ -17,6 +17,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
+from fcstream.noise.intervals import interval_index
 from fcstream.planning.plan import plan
 from fcstream.releases.core_stage import ChargeShare
 from fcstream.releases.statistics.columns import BinCounts
@@ -191,6 +192,24 @@ class Given:
 
 
 @pytest.mark.slow
+def test_candidates_that_weigh_nothing_are_passed_over_without_a_trace():
+    """The choice is that among all candidates, of which most are never looked at."""
+    random = np.random.default_rng(4)
+    for seed in range(300):
+        n = int(random.integers(1, 300))
+        sizes = random.integers(0, 10 ** int(random.integers(1, 16)), n) * (random.random(n) < random.choice([0.1, 1]))
+        sizes[random.integers(n)] += 1
+        prices = random.integers(0, 10 ** int(random.integers(1, 9)), n)
+        rate = Fraction(int(random.integers(1, 10**9)), 10 ** int(random.integers(3, 14)))
+        order = np.flatnonzero(sizes)
+        order = order[np.argsort(prices[order], kind="stable")]
+        first, second = SeededEntropy(seed).words(2).tolist()
+        drawn = first << 64 | second
+        expected = interval_index(drawn, 128, sizes[order], prices[order] - prices[order[0]], rate, 25)
+        assert expected is not None
+        assert Noise(SeededEntropy(seed)).exponential_choice(sizes, prices, rate) == order[expected]
+
+
 def test_the_exponential_choice_inverts_its_law_to_the_last_bit():
     """Uniform numbers beside every boundary fall on the right side of it, however many digits that takes."""
     rng = np.random.default_rng(9)
