@@ -9,19 +9,18 @@ import os
 import sqlite3
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ..runtime.undo import on_error
 from .base import WRONG_CONTENT
-from .rollback_guard import RollbackGuard
+from .rollback_guard import GuardFile, RollbackGuard
 
 APPLICATION_ID = 0x66635374  # "fcSt"
 _LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges
 _LAST_CHARGE_S = 5.0
-_STATEMENTS = 16_384  # that stay prepared: a stream's tables have names of their own, so each has some 15
 _CACHE_KB = 65_536  # pages of the streams of some 2,000 keys
 _FILES: list[LedgerFile] = []
 _FILES_LOCK = threading.RLock()
@@ -44,6 +43,8 @@ class LedgerFile:
         Tables of the streams of each group, retired ones included, once they were checked: by group and number.
     is_listed : bool
         Whether all streams of the file were found in its list of streams.
+    guards : GuardFile
+        Of all its streams.
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
@@ -52,6 +53,7 @@ class LedgerFile:
         if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
             RollbackGuard(f"{real}-witness").check_absence()
         self.path = real
+        self.guards = GuardFile(f"{real}-witness")
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.agreed: dict[str, object] = {}
@@ -60,7 +62,8 @@ class LedgerFile:
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
-        self._unwritten: dict[str, list[Sequence[object]]] = {}  # rows of the open transaction, by statement
+        self._unwritten: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+        self._waiting: set[int] = set()
         self._flushes = False
         self.db = connect(path, create=create)
         self._inode = _inode(path)
@@ -156,15 +159,29 @@ class LedgerFile:
             self.db.execute("COMMIT")
         self._unfinished = None
 
-    def add(self, statement: str, row: Sequence[object]) -> None:
-        """Add a row in the open transaction, at the latest when it is committed, together with others of its kind."""
-        self._unwritten.setdefault(statement, []).append(row)
+    def write_later(self, statement: str, key: tuple[Any, ...], row: tuple[Any, ...]) -> None:
+        """Keep a row of the transaction until `write`; it takes the place of one with the same statement and key.
 
-    def write(self) -> None:
-        """Write the rows that were added; called before anything reads their tables."""
-        while self._unwritten:
-            statement = next(iter(self._unwritten))
-            self.db.executemany(statement, self._unwritten.pop(statement))
+        A key begins with the number of the row's stream.
+        """
+        self._unwritten.setdefault(statement, {})[key] = row
+        self._waiting.add(key[0])
+
+    def unwritten(self, statement: str, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the row that waits to be written with a statement and a key, if there is one."""
+        return self._unwritten[statement].get(key) if statement in self._unwritten else None
+
+    def write(self, number: int | None = None) -> None:
+        """Write the rows that wait: of all streams, in the order of their statements. With a number, if that stream has
+        any.
+        """
+        if number is None or number in self._waiting:
+            for statement, rows in self._unwritten.items():
+                self.db.executemany(statement, rows.values())
+            self._forget_unwritten()
+
+    def _forget_unwritten(self) -> None:
+        self._unwritten, self._waiting = {}, set()
 
     def _flush(self, flush: bool) -> None:
         """Let transactions wait for the disk or not. An interrupt at any line leaves a later flush to be asked for."""
@@ -189,7 +206,7 @@ class LedgerFile:
             self._unfinished = None
 
     def _roll_back(self) -> None:
-        self._unwritten.clear()
+        self._forget_unwritten()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
@@ -203,6 +220,7 @@ class LedgerFile:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
         db.execute("PRAGMA cell_size_check = ON")
+        db.execute("PRAGMA secure_delete = ON")  # what windows left is overwritten when it is deleted
         if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             if RollbackGuard(f"{self.path}-witness").seen()[0]:
                 raise LedgerDamaged(
@@ -230,6 +248,7 @@ class LedgerFile:
         except (sqlite3.Error, ValueError):
             pass  # not a ledger, or a damaged one
         self.db.close()
+        self.guards.close()
         return True
 
 
@@ -319,9 +338,7 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
     with translated_errors(path):
-        return sqlite3.connect(
-            real, timeout=0.5, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
-        )
+        return sqlite3.connect(real, timeout=0.5, isolation_level=None, check_same_thread=False)
 
 
 _DAMAGE = (  # primary codes of SQLite's errors

@@ -70,7 +70,6 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
             done.append((tables.rollback_guard(), tables.head))
     for rollback_guard, head in done:
         rollback_guard.note(head.seq, head.chain)
-        rollback_guard.close()
     return later
 
 

@@ -2,38 +2,64 @@
 
 The file is written after every transaction and never flushed: after a power loss it may be behind the ledger, but never
 ahead of it. Its two lines are written alternately, each with a checksum, so that a torn line leaves the other intact.
+Where a ledger holds several streams, each has two lines of the one file, in the order of their numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zlib
 from collections.abc import Callable
-from typing import ClassVar
 
 from ..errors import LedgerDamaged
 
 _LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
 _WIDTH = 95
-_MOST_OPEN = 64  # guards of one process that keep their file open: a process may open some 1,000 files
 _OR_END = "restore the newest one, or end this stream and start one under a new name and budget"
 
 
-class RollbackGuard:
-    """Keeps the length and the last link of a journal in a file of its own.
-
-    Parameters
-    ----------
-    path : str
-        Path of that file; it is made with mode 0600 at the first note.
-    """
-
-    _held: ClassVar[int] = 0
+class GuardFile:
+    """The file that the rollback guards of a ledger's streams share; it is made with mode 0600 when it is written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._file = -1
+
+    def read(self, start: int, size: int) -> bytes:
+        """Read some bytes; fewer where the file ends, and none if it is absent."""
+        if self._file >= 0:
+            return os.pread(self._file, size, start)
+        with open(self.path, "rb") as file:
+            return os.pread(file.fileno(), size, start)
+
+    def write(self, data: bytes, start: int) -> None:
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.pwrite(self._file, data, start)
+
+    def close(self) -> None:
+        """Close the file. May be called more than once."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class RollbackGuard:
+    """Keeps the length and the last link of a journal in a file beside the ledger.
+
+    Parameters
+    ----------
+    file : str or GuardFile
+        That file, or its path.
+    number : int
+        Number of the stream in its ledger, from 1 on.
+    """
+
+    def __init__(self, file: str | GuardFile, number: int = 1) -> None:
+        self._file = GuardFile(file) if isinstance(file, str) else file
+        self.path, self._number = self._file.path, number
         self._turn = 0
 
     def check_absence(self, remedy: str | None = None) -> None:
@@ -45,7 +71,7 @@ class RollbackGuard:
         """
         seen, _ = self.seen()
         if seen:
-            if not self.path.endswith("-witness"):
+            if self._number > 1:
                 raise LedgerDamaged(
                     f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows of: an older copy "
                     "was put in its place and charges are forgotten; restore the newest one"
@@ -87,35 +113,38 @@ class RollbackGuard:
 
     def note(self, seq: int, chain: bytes) -> None:
         """Remember the last row and its link. A failure is ignored: the guard is then merely behind its ledger."""
-        try:
-            if self._file < 0:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                RollbackGuard._held += 1
-            text = b"%020d %s" % (seq, chain.hex().encode())
-            os.pwrite(self._file, b"%s %08x\n" % (text, zlib.crc32(text)), self._turn * _WIDTH)
+        text = b"%020d %s" % (seq, chain.hex().encode())
+        with contextlib.suppress(OSError):
+            self._file.write(b"%s %08x\n" % (text, zlib.crc32(text)), self._start + self._turn * _WIDTH)
             self._turn = 1 - self._turn
-            if RollbackGuard._held > _MOST_OPEN:
-                self.close()
-        except OSError:
-            pass
+
+    @property
+    def _start(self) -> int:
+        return 2 * _WIDTH * (self._number - 1)
 
     @property
     def _ledger(self) -> str:
         return self.path.rpartition("-witness")[0]
 
     def seen(self) -> tuple[int, bytes]:
-        """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn."""
-        try:
-            with open(self.path, "rb") as file:
-                found = [_LINE.fullmatch(file.read(_WIDTH)) for _ in range(2)]
-        except OSError:
-            return 0, b""
-        sound = [line for line in found if line and zlib.crc32(line[1]) == int(line[4], 16)]
+        """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn.
+
+        Beside files of schema 1 each further stream had a guard file of its own, which still counts.
+        """
+        lines = [*self._lines(self._file, self._start)]
+        if self._number > 1:
+            lines += self._lines(GuardFile(f"{self.path}_{self._number}"), 0)
+        sound = [line for line in lines if line and zlib.crc32(line[1]) == int(line[4], 16)]
         return max(((int(line[2]), bytes.fromhex(line[3].decode())) for line in sound), default=(0, b""))
+
+    @staticmethod
+    def _lines(file: GuardFile, start: int) -> list[re.Match[bytes] | None]:
+        try:
+            data = file.read(start, 2 * _WIDTH)
+        except OSError:
+            return []
+        return [_LINE.fullmatch(data, at, at + _WIDTH) for at in (0, _WIDTH)]
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-            RollbackGuard._held -= 1
+        self._file.close()

@@ -226,7 +226,7 @@ INSIDE = {
         "__init__",
         "connection",
     ],
-    "ledgers.sqlite": ["snapshot", "ledger", "opening", "__init__", "tables"],
+    "ledgers.sqlite": ["snapshot", "ledger", "opening", "__init__", "schema_1", "tables"],
     "local": [
         "commands",
         "__init__",

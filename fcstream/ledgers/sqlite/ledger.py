@@ -5,8 +5,8 @@ and are written in the same transactions. Every row is checked when it is read, 
 opened: see `journal` and `tables`. One process at a time may open the file: it is in exclusive locking mode, which also
 avoids the WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
 
-A file may hold several streams. Each has tables of its own, those of the second one with names that end in ``_2``, and
-so on. The streams share only the file and its lock; ledgers of one process share the connection.
+A file may hold several streams, whose rows lie in the same tables under the stream's number. Each has a journal, a head
+and budgets of its own; ledgers of one process share the connection. What streams do together is written together.
 
 While a ledger is open, its newest charges are in PATH-wal. A mark in the main file says so: if the ledger is opened
 after a crash without its PATH-wal, charges are missing, and opening is refused.
@@ -52,7 +52,7 @@ from ..groups import (
 )
 from ..rollback_guard import RollbackGuard
 from .opening import FoundStream, Opening
-from .tables import StreamTables, WindowRow, rows_of, stream_numbers
+from .tables import StreamTables, WindowRow, rows_of, settings_of, stream_numbers
 
 _MANY = 125  # streams, of which each changes some eight pages from charge to acknowledgment
 _LOG_PAGES = 8
@@ -135,10 +135,6 @@ class SQLiteLedger:
         with _transaction_of(list(dict.fromkeys(ledger for ledger, _ in (*calls, *acknowledged)))):
             for ledger, windows in acknowledged:
                 ledger._acknowledge(ledger._tables, windows)
-            for ledger, requests in calls:
-                if len(requests) > 1:
-                    blocks = [block for request in requests for block in request.blocks]
-                    ledger._tables.read_ahead([request.window for request in requests], blocks)
             return [[ledger._charge(ledger._tables, request) for request in requests] for ledger, requests in calls]
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:
@@ -194,17 +190,17 @@ class SQLiteLedger:
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
-            found = tables.windows("WHERE state = 'sealed' ORDER BY sealed_seq")
+            found = tables.windows("AND state = 'sealed' ORDER BY sealed_seq")
             return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in list(found)]
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
         with self._locked() as tables:
-            row = next(tables.windows("WHERE state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None)
+            row = next(tables.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None)
             return (WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) if row else None
 
     def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
-            rows = [*tables.windows("WHERE state != 'charged' ORDER BY open_ms DESC LIMIT ?", (count,))]
+            rows = [*tables.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT ?", (count,))]
             return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in rows[::-1]]
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
@@ -237,8 +233,7 @@ class SQLiteLedger:
         if kept is None:
             if self.terms.root not in elsewhere:
                 numbers = [number for number, _ in self._sibling_tables()]
-                found = [StreamTables(self._file, self.path, number).settings() for number in numbers]
-                elsewhere[self.terms.root] = {name: fact for facts in reversed(found) for name, fact in facts.items()}
+                elsewhere[self.terms.root] = settings_of(self._file, self.path, numbers)
             kept = elsewhere[self.terms.root].setdefault(key, value)
             self._tables.put_setting(key, kept)
         return kept
@@ -247,8 +242,6 @@ class SQLiteLedger:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
-        if self._rollback_guard is not None:
-            self._rollback_guard.close()
         self._file.leave(self._stream)
 
     def __del__(self) -> None:
@@ -260,15 +253,16 @@ class SQLiteLedger:
     def summary(self) -> dict[str, int]:
         """See `LedgerReader`."""
         with self._locked() as tables:
-            states = dict(tables.do("SELECT state, count(*) FROM windows{n} GROUP BY state").fetchall())
-            states["blocks"] = tables.do("SELECT count(*) FROM blocks{n}").fetchone()[0]
-            states["users"] = sum(user_budgets.count(body) for (body,) in tables.do("SELECT body FROM users{n}"))
+            states = dict(tables.do("SELECT state, count(*) FROM windows WHERE stream = ? GROUP BY state").fetchall())
+            states["blocks"] = tables.do("SELECT count(*) FROM blocks WHERE stream = ?").fetchone()[0]
+            held = tables.do("SELECT body FROM users WHERE stream = ?")
+            states["users"] = sum(user_budgets.count(body) for (body,) in held)
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
         """See `LedgerReader`."""
         with self._locked() as tables:
-            found = tables.windows("WHERE draws > 0 ORDER BY open_ms")
+            found = tables.windows("AND draws > 0 ORDER BY open_ms")
             return [(WindowKey(row.open_ms, row.close_ms), row.loss) for row in found]
 
     def releases(self) -> list[bytes]:
@@ -289,7 +283,7 @@ class SQLiteLedger:
             Naming the first bad row.
         """
         with self._locked() as tables:
-            for (message,) in tables.do("PRAGMA integrity_check"):
+            for (message,) in self._file.db.execute("PRAGMA integrity_check"):
                 if message != "ok":
                     raise LedgerDamaged(f"{self.path} is damaged: {message}")
             replay = hash_chain.JournalReplay(self.path, self.salt)
@@ -297,7 +291,7 @@ class SQLiteLedger:
                 replay.follow(row, chain)
             root = None
             if self.terms.unit == "user":
-                held = tables.do("SELECT bucket, body, mark FROM users{n} ORDER BY bucket")
+                held = tables.do("SELECT bucket, body, mark FROM users WHERE stream = ? ORDER BY bucket")
                 root = user_budgets.audit(self.path, held, self.terms.capacity)
             windows = ((row.open_ms, row.close_ms, row.state_of) for row in tables.windows())
             replay.compare(tables.terms, windows, tables.blocks(), root, tables.settings())

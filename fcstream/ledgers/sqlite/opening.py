@@ -22,13 +22,11 @@ from ..terms_check import (
     tell_of_a_new_stream,
     tightened,
 )
-from .tables import StreamTables, check_listed, ending, stream_numbers
+from .schema_1 import convert
+from .tables import TABLES, StreamTables, check_listed, stream_numbers
 
-SCHEMA_VERSION = 1
-_STREAMS = (
-    "CREATE TABLE streams (number INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, retired INTEGER NOT NULL)",
-    "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-)
+SCHEMA_VERSION = 2
+_FILE = "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
 class FoundStream(NamedTuple):
@@ -60,12 +58,15 @@ class Opening:
     def __init__(self, file: LedgerFile, path: str) -> None:
         self._file, self._path = file, path
         if file.is_empty:
-            for statement in _STREAMS:
+            for statement in (_FILE, *TABLES.split(";")):
                 file.db.execute(statement)
             file.db.execute("INSERT INTO file VALUES ('schema', ?), ('log', 'closed')", (str(SCHEMA_VERSION),))
             file.db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        self._check_version()
+        if self._version() == 1:
+            convert(file, path)
+            file.db.execute("UPDATE file SET value = ? WHERE key = 'schema'", (str(SCHEMA_VERSION),))
+            file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._tables = check_listed(file, path)
         self._listed = {name: (number, retired) for number, name, retired in stream_numbers(file)}
         self._siblings: dict[str, dict[int, str]] = {}
@@ -110,8 +111,7 @@ class Opening:
         salt = self._join_group(terms)
         if terms.stream in self._listed:
             return FoundStream(self._tables_of(number), terms.stream, False, is_new=False)
-        RollbackGuard(f"{self._file.path}-witness{ending(number)}").check_absence()
-        self._file.db.execute("INSERT INTO streams VALUES (?, ?, 0)", (number, terms.stream))
+        RollbackGuard(self._file.guards, number).check_absence()
         made = self._tables[number] = StreamTables(self._file, self._path, number)
         made.create(terms, salt)
         if terms.group is not None:
@@ -125,16 +125,18 @@ class Opening:
         siblings[number] = terms.stream
         return FoundStream(made, terms.stream, False, is_new=True)
 
-    def _check_version(self) -> None:
+    def _version(self) -> int:
+        """Return the version of the file's schema, which is one that can be read."""
         found = dict(self._file.db.execute("SELECT key, value FROM file").fetchall())
         version = str(self._file.db.execute("PRAGMA user_version").fetchone()[0])
         if found.keys() != {"schema", "log"} or found["log"] not in ("open", "closed") or found["schema"] != version:
             raise LedgerDamaged(f"{self._path} is damaged: what its schema is, and its log, cannot be read")
-        if version != str(SCHEMA_VERSION):
+        if int(version) not in range(1, SCHEMA_VERSION + 1):
             raise LedgerMismatch(
-                f"{self._path} has schema version {version}, this version reads {SCHEMA_VERSION}: use the version that "
-                "made it"
+                f"{self._path} has schema version {version}, this version reads none after {SCHEMA_VERSION}: use the "
+                "version that made it"
             )
+        return int(version)
 
     def _siblings_of(self, terms: Terms) -> dict[int, str]:
         """Return the live streams of the same name without a key, by number; those added later are put in."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, starmap
+from math import inf
+from operator import lt
 from typing import Any, NamedTuple
 
 from ...accounting.losses import PrivacyLoss
@@ -21,32 +24,51 @@ from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_caps, tightened
 
-_TABLES = """
-CREATE TABLE meta{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE journal{n} (
-    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL,
-    rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, body BLOB NOT NULL, chain BLOB NOT NULL);
-CREATE TABLE windows{n} (
-    open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL, state TEXT NOT NULL, draws INTEGER NOT NULL,
-    rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, sealed_seq INTEGER, mark INTEGER NOT NULL,
-    PRIMARY KEY (open_ms, close_ms)) WITHOUT ROWID;
-CREATE INDEX unacknowledged{n} ON windows{n} (sealed_seq) WHERE state = 'sealed';
-CREATE TABLE blocks{n} (
-    block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE users{n} (bucket INTEGER PRIMARY KEY, body BLOB NOT NULL, mark BLOB NOT NULL);
-CREATE TABLE settings{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+TABLES = """
+CREATE TABLE streams (
+    number INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, retired INTEGER NOT NULL, salt TEXT NOT NULL,
+    head TEXT NOT NULL);
+CREATE TABLE journal (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, open_ms INTEGER NOT NULL,
+    close_ms INTEGER NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, body BLOB NOT NULL,
+    chain BLOB NOT NULL, PRIMARY KEY (stream, seq));
+CREATE TABLE windows (
+    stream INTEGER NOT NULL, open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL, state TEXT NOT NULL,
+    draws INTEGER NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, sealed_seq INTEGER,
+    mark INTEGER NOT NULL, PRIMARY KEY (stream, open_ms, close_ms)) WITHOUT ROWID;
+CREATE INDEX unacknowledged ON windows (stream, sealed_seq) WHERE state = 'sealed';
+CREATE TABLE blocks (
+    stream INTEGER NOT NULL, block TEXT NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL,
+    PRIMARY KEY (stream, block)) WITHOUT ROWID;
+CREATE TABLE users (
+    stream INTEGER NOT NULL, bucket INTEGER NOT NULL, body BLOB NOT NULL, mark BLOB NOT NULL,
+    PRIMARY KEY (stream, bucket)) WITHOUT ROWID;
+CREATE TABLE settings (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, mark INTEGER NOT NULL,
+    PRIMARY KEY (stream, key)) WITHOUT ROWID;
+CREATE TABLE states (
+    stream INTEGER NOT NULL, answer TEXT NOT NULL, epoch_ms INTEGER NOT NULL, open_ms INTEGER NOT NULL,
+    body BLOB NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (stream, answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
-_STATES = """
-CREATE TABLE states{n} (
-    answer TEXT NOT NULL, epoch_ms INTEGER NOT NULL, open_ms INTEGER NOT NULL, body BLOB NOT NULL,
-    mark INTEGER NOT NULL, PRIMARY KEY (answer, epoch_ms, open_ms)) WITHOUT ROWID;
-"""
+_KEYS = {"blocks": "stream, block", "windows": "stream, open_ms, close_ms"}
 _FEW_WINDOWS = 1024  # that memory holds of one stream
 _FEW = 64  # buckets that are read one by one
-_WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows{n}"
-_BLOCK = "SELECT block, rho, delta, mark FROM blocks{n}"
-_ROW = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal{n}"
-_SETTING = "SELECT key, value, mark FROM settings{n}"
+_WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows WHERE stream = ?"
+_BLOCK = "SELECT block, rho, delta, mark FROM blocks WHERE stream = ?"
+_ROW = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal WHERE stream = ?1"
+_NEW_STREAM = "INSERT INTO streams VALUES (?, ?, 0, ?, ?)"
+_NEW_ROW = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_NEW_WINDOW = "INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CHANGED_WINDOW = (
+    "UPDATE windows SET state = ?4, draws = ?5, rho = ?6, delta = ?7, blocks = ?8, sealed_seq = ?9, mark = ?10 "
+    "WHERE stream = ?1 AND open_ms = ?2 AND close_ms = ?3"
+)
+_SET_BLOCK = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)"
+_SET_BUCKET = "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?)"
+_SET_HEAD = "UPDATE streams SET head = ?2 WHERE number = ?1"
+_NEW_SETTING = "INSERT INTO settings VALUES (?, ?, ?, ?)"
+_NEW_STATE = "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?)"
+_OLD_STATES = "DELETE FROM states WHERE stream = ? AND answer = ? AND epoch_ms < ?"
 
 
 class WindowRow(NamedTuple):
@@ -87,7 +109,10 @@ class LedgerHead(NamedTuple):
 
 
 class StreamTables:
-    """Ledger tables of one stream, whose names end in the stream's number, and their head.
+    """The rows of one stream in the tables of a file, and their head.
+
+    What is written waits in memory until the end of the transaction, or until the stream's rows are read, so that the
+    rows of many streams are written together.
 
     Parameters
     ----------
@@ -111,22 +136,18 @@ class StreamTables:
     def __init__(self, file: LedgerFile, path: str, number: int) -> None:
         self.path, self.number = path, number
         self._file = file
-        self._n = ending(number)
-        self._texts: dict[str, str] = {}  # statements, with the names of this stream's tables
         self._open_windows: dict[tuple[int, int], tuple[WindowRow, int]] = {}  # what was written, with its mark
-        self._blocks: dict[str, tuple[PrivacyLoss | None, int]] = {}  # as read or written, with the mark; 0 if absent
-        self._absent: set[tuple[int, int]] = set()  # windows that have no row
+        self._newest: tuple[float, float] = (inf, inf)  # no window opens later
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
 
     def create(self, terms: Terms, salt: bytes | None = None) -> None:
-        """Create the tables and write journal row 0, which holds the terms; a group's streams share one salt."""
-        for statement in _TABLES.split(";"):
-            self.do(statement)
+        """List the stream and write journal row 0, which holds the terms; a group's streams share one salt."""
         self.salt = salt or SystemEntropy().words(4).tobytes()
         self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
-        self.do("INSERT INTO meta{n} VALUES ('salt', ?), ('head', '')", (self.salt.hex(),))
+        self._newest = (-inf, -inf)
+        self._file.write_later(_NEW_STREAM, (self.number,), (self.number, terms.stream, self.salt.hex(), ""))
         self._adopt(terms)
         self.save()
 
@@ -137,24 +158,24 @@ class StreamTables:
         ------
         LedgerDamaged
         """
-        meta = dict(self.do("SELECT key, value FROM meta{n}"))
-        self.salt = bytes.fromhex(meta["salt"] if "salt" in meta else self.meta("salt"))
-        self._read_head(meta["head"] if "head" in meta else self.meta("head"))
+        salt, head = self._listed()
+        self.salt = bytes.fromhex(salt)
+        self._read_head(head)
         first, start = self.head.terms_seq, self.head.seq - 1
-        query = f"{_ROW} WHERE seq IN (?, ?) OR seq >= ? ORDER BY seq"
+        query = f"{_ROW} AND seq IN (?2, ?3) UNION ALL {_ROW} AND seq >= ?4"
         rows = {row[0]: (Row(*row[:-1]), row[-1]) for row in self.do(query, (first - 1, first, start))}
         row, _ = self._follow(rows, first)
         self.terms = hash_chain.terms_of(self.path, row.body if row.kind == "terms" else b"")
         newest = max(rows)
-        newest = newest if newest > start else self.do("SELECT max(seq) FROM journal{n}").fetchone()[0]
+        newest = newest if newest > start else self.do("SELECT max(seq) FROM journal WHERE stream = ?").fetchone()[0]
         last, link = self._follow(rows, newest)
-        if (last.seq, link) != self.head[:2] or str(self.head) != meta["head"]:
+        if (last.seq, link) != self.head[:2] or str(self.head) != head:
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
         self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
 
     def read_head(self) -> None:
         """Read the head from the file."""
-        self._read_head(self.meta("head"))
+        self._read_head(self._listed()[1])
 
     def _read_head(self, text: str) -> None:
         seq, chain, digest, digest_of_users, terms_seq = text.split(":")
@@ -165,14 +186,12 @@ class StreamTables:
     def reread(self) -> None:
         """Forget what memory holds of a transaction that was rolled back."""
         self._open_windows.clear()
-        self._blocks.clear()
-        self._absent.clear()
         self.read_head()
-        self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users{n}")}
+        self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users WHERE stream = ?")}
 
     def rollback_guard(self) -> RollbackGuard:
         """Return the rollback guard, which remembers how far this stream's journal came."""
-        return RollbackGuard(f"{self._file.path}-witness{self._n}")
+        return RollbackGuard(self._file.guards, self.number)
 
     def check(self) -> None:
         """Check every row of the summary tables and the newest journal rows against the head.
@@ -181,23 +200,25 @@ class StreamTables:
         ------
         LedgerDamaged
         """
-        total = 0
-        for row in self._ascending(f"{_BLOCK} ORDER BY block", 1, "b", "block"):
+        total, waiting = 0, list[int]()
+        for row in self._marked("b", self.do(_BLOCK), "block"):
             total += row[-1]
-        waiting = list[int]()
-        for row in self._ascending(f"{_WINDOW} ORDER BY open_ms, close_ms", 2, "w", "window"):
+        self._newest = (-inf, -inf)
+        for row in self._marked("w", self.do(_WINDOW), "window"):
             total += row[-1]
+            self._newest = max(self._newest, row[:2])
             if row[2] == "sealed":
                 waiting.append(row[7])
         total += sum(mark("s", *row) for row in self.settings().items())
         if total & MASK != self.head.digest:
             raise LedgerDamaged(f"{self.path} is damaged: its tables disagree with the head at row {self.head.seq}")
-        held = self.do("SELECT bucket, body, mark FROM users{n}").fetchall()
+        held = self.do("SELECT bucket, body, mark FROM users WHERE stream = ?").fetchall()
         if users.total_of(self.path, held) != self.head.users:
             raise LedgerDamaged(f"{self.path} is damaged: the users' budgets disagree with the head")
         self._buckets = {name for name, _, _ in held}
         # SQLite reads the sealed windows through a separate index, which may be damaged while the table is not.
-        indexed = self.do("SELECT sealed_seq FROM windows{n} WHERE state = 'sealed' ORDER BY sealed_seq").fetchall()
+        query = "SELECT sealed_seq FROM windows WHERE stream = ? AND state = 'sealed' ORDER BY sealed_seq"
+        indexed = self.do(query).fetchall()
         if [seq for (seq,) in indexed] != sorted(waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
         start = max(0, self.head.seq - hash_chain.TAIL)
@@ -234,16 +255,14 @@ class StreamTables:
         """Add a row to the journal and return its number."""
         seq = self.head.seq + 1
         row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
-        _, before, digest, held, terms_seq = self.head
-        chain = hash_chain.link(before, row)
-        self.head = LedgerHead(seq, chain, digest, held, terms_seq)
-        self._add("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], chain))
+        self.head = self.head._replace(seq=seq, chain=hash_chain.link(self.head.chain, row))
+        self._file.write_later(_NEW_ROW, (self.number, seq), (self.number, *row[:8], self.head.chain))
         return seq
 
     def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
         """Yield the journal rows from number `start` on with their links, checking that each follows from the last."""
         before = self.link_at(start - 1)
-        for *columns, chain in self.do(f"{_ROW} WHERE seq >= ? ORDER BY seq", (start,)):
+        for *columns, chain in self.do(f"{_ROW} AND seq >= ?2 ORDER BY seq", (start,)):
             row = Row(*columns)
             before = hash_chain.link(before, row)
             if row.seq != start or before != chain:
@@ -269,7 +288,7 @@ class StreamTables:
         """Return the link that is stored beside a journal row; before row 0, the origin of the hash chain."""
         if seq < 0:
             return hash_chain.origin(self.salt)
-        row = self.do("SELECT chain FROM journal{n} WHERE seq = ?", (seq,)).fetchone()
+        row = self.do("SELECT chain FROM journal WHERE stream = ? AND seq = ?", (seq,)).fetchone()
         if row is None:
             raise LedgerDamaged(f"{self.path}: journal row {seq} is missing")
         return bytes(row[0])
@@ -285,7 +304,7 @@ class StreamTables:
 
     def _linked(self, seq: int) -> tuple[Row, bytes]:
         """Return a journal row and its link, after checking that it follows from the row before it."""
-        found = self.do(f"{_ROW} WHERE seq = ?", (seq,)).fetchone()
+        found = self.do(f"{_ROW} AND seq = ?2", (seq,)).fetchone()
         if found is None or hash_chain.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
             raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
         return Row(*found[:-1]), found[-1]
@@ -295,36 +314,25 @@ class StreamTables:
     def window(self, key: WindowKey) -> WindowRow | None:
         """Return a window's row; of windows that are not acknowledged yet, as this process has written it."""
         kept = self._open_windows.get((key.open_ms, key.close_ms))
-        if kept is not None or (key.open_ms, key.close_ms) in self._absent:
-            return kept and kept[0]
-        found = self.windows("WHERE open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms))
-        return next(iter(found), None)
+        if kept is not None:
+            return kept[0]
+        if (key.open_ms, key.close_ms) > self._newest:
+            return None
+        return next(self.windows("AND open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms)), None)
 
-    def read_ahead(self, windows: Sequence[WindowKey], blocks: Sequence[str]) -> None:
-        """Read what the charges of several windows will ask for, so that no charge waits for the rows of another."""
-        named: dict[str, tuple[PrivacyLoss | None, int]] = dict.fromkeys(blocks, (None, 0))
-        if self.terms.group is not None or max(len(windows), len(named)) > _FEW_WINDOWS:
-            return
-        first, last = min(key.open_ms for key in windows), max(key.open_ms for key in windows)
-        held = {(row.open_ms, row.close_ms) for row in self.windows("WHERE open_ms BETWEEN ? AND ?", (first, last))}
-        self._absent = {(key.open_ms, key.close_ms) for key in windows} - held
-        for block, *spent in list(self.blocks(f"WHERE block IN ({','.join('?' * len(named))})", list(named))):
-            named[block] = PrivacyLoss(*spent), mark("b", block, *spent)
-        self._blocks = named
-
-    def windows(self, where: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[WindowRow]:
-        for *columns, stored in self.do(f"{_WINDOW} {where}", values):
-            self._check_row(stored, "w", columns, f"window {columns[0]}")
-            yield WindowRow(*columns)
+    def windows(self, which: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[WindowRow]:
+        for row in self._marked("w", self.do(f"{_WINDOW} {which}", values), "window"):
+            yield WindowRow(*row[:-1])
 
     def last_charged(self) -> WindowKey:
         """Return the window that was charged last; the journal must hold a charge."""
-        query = "SELECT open_ms, close_ms FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1"
+        query = "SELECT open_ms, close_ms FROM journal WHERE stream = ? AND kind = 'charge' ORDER BY seq DESC LIMIT 1"
         return WindowKey(*self.do(query).fetchone())
 
     def last_blocks(self) -> list[str] | None:
         """Return the blocks of the window that was charged last; None if none was charged."""
-        row = self.do("SELECT blocks FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1").fetchone()
+        query = "SELECT blocks FROM journal WHERE stream = ? AND kind = 'charge' ORDER BY seq DESC LIMIT 1"
+        row = self.do(query).fetchone()
         return None if row is None else str(row[0]).split(",")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
@@ -332,14 +340,14 @@ class StreamTables:
         _, before = self._open_windows.pop(key, (None, None))
         if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
             self._open_windows[key] = new, marked
+        place, row = (self.number, *key), (self.number, *new, marked)
         if old is None:
-            self._absent.discard(key)
-            self._turn(0, marked)
-            self._add("INSERT INTO windows{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*new, marked))
-            return
-        self._turn(mark("w", *old) if before is None else before, marked)
-        query = "UPDATE windows{n} SET state = ?, draws = ?, rho = ?, delta = ?, blocks = ?, sealed_seq = ?, mark = ?"
-        self._add(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *key))
+            self._newest = max(self._newest, key)
+        is_new = old is None or self._file.unwritten(_NEW_WINDOW, place) is not None
+        self._file.write_later(_NEW_WINDOW if is_new else _CHANGED_WINDOW, place, row)
+        if old is not None and before is None:
+            before = mark("w", *old)
+        self._turn(before or 0, marked)
 
     def block(self, block: str) -> PrivacyLoss:
         """Return the loss that a block has spent; zero for a block that was never charged."""
@@ -347,26 +355,21 @@ class StreamTables:
 
     def block_if_any(self, block: str) -> PrivacyLoss | None:
         """Return the loss that a block has spent, or None for a block that was never charged."""
-        known = self._blocks.get(block)
-        if known is not None:
-            return known[0]
-        found = next(self.blocks("WHERE block = ?", (block,)), None)
+        waiting = self._file.unwritten(_SET_BLOCK, (self.number, block))
+        if waiting is not None:
+            return PrivacyLoss(*waiting[2:4])
+        rows = self._file.db.execute(f"{_BLOCK} AND block = ?", (self.number, block))
+        found = next(self._marked("b", rows, "block"), None)
         return PrivacyLoss(found[1], found[2]) if found else None
 
-    def blocks(self, where: str = "ORDER BY block", values: Sequence[object] = ()) -> Iterator[tuple[str, int, int]]:
-        for *columns, stored in self.do(f"{_BLOCK} {where}", values):
-            self._check_row(stored, "b", columns, f"block {columns[0]}")
-            yield columns[0], columns[1], columns[2]
+    def blocks(self) -> Iterator[tuple[str, int, int]]:
+        for row in self._marked("b", self.do(f"{_BLOCK} ORDER BY block"), "block"):
+            yield row[0], row[1], row[2]
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
         marked = mark("b", block, *new.parts)
-        _, before = self._blocks.get(block, (None, 0))
-        self._turn(before or (0 if old is None else mark("b", block, *old.parts)), marked)
-        if self.terms.group is None:  # else other streams' ledgers write it too
-            if len(self._blocks) > 2 * _FEW_WINDOWS:
-                self._blocks.clear()
-            self._blocks[block] = new, marked
-        self._add("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
+        self._turn(0 if old is None else mark("b", block, *old.parts), marked)
+        self._file.write_later(_SET_BLOCK, (self.number, block), (self.number, block, *new.parts, marked))
 
     def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
         """Return the largest loss spent by any of these blocks, the block of the total excluded."""
@@ -374,29 +377,26 @@ class StreamTables:
 
     def max_spent_of_all(self) -> PrivacyLoss:
         """Return the largest loss spent by any block, the block of the total excluded."""
-        query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks{n} WHERE block != ?"
+        query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks WHERE stream = ? AND block != ?"
         return PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone())
 
     def settings(self) -> dict[str, str]:
-        found = {}
-        for key, value, stored in self.do(_SETTING):
-            self._check_row(stored, "s", (key, value), f"setting {key}")
-            found[key] = value
-        return found
+        query = "SELECT key, value, mark FROM settings WHERE stream = ?"
+        return {key: value for key, value, _ in self._marked("s", self.do(query), "setting")}
 
     def put_setting(self, key: str, value: str) -> None:
         marked = mark("s", key, value)
         self._turn(0, marked)
-        self.do("INSERT INTO settings{n} VALUES (?, ?, ?)", (key, value, marked))
+        self._file.write_later(_NEW_SETTING, (self.number, key), (self.number, key, value, marked))
         self.append("setting", WindowKey(0, 0), PrivacyLoss(), key, value.encode())
 
     # -- what windows leave for later ones; no part of journal and head ----------------------------------------------
 
     def states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
         """See `StateLedger.epoch_states`."""
-        if not self._has_states():
-            return []
-        query = "SELECT open_ms, body, mark FROM states{n} WHERE answer = ? AND epoch_ms = ? ORDER BY open_ms"
+        query = (
+            "SELECT open_ms, body, mark FROM states WHERE stream = ? AND answer = ? AND epoch_ms = ? ORDER BY open_ms"
+        )
         found = self.do(query, (answer, epoch_ms))
         return [
             (open_ms, body)
@@ -405,33 +405,25 @@ class StreamTables:
         ]
 
     def put_state(self, state: EpochState) -> None:
-        """Store what a window leaves, and delete what earlier epochs left; the table is made at its first use."""
-        if not self._has_states():
-            self.do(_STATES)
+        """Store what a window leaves, and delete what earlier epochs left."""
+        row = (self.number, *state, state_mark(state))
+        self._file.write_later(_NEW_STATE, row[:4], row)
         self.forget_states(state.answer, state.epoch_ms)
-        self.do("INSERT INTO states{n} VALUES (?, ?, ?, ?, ?)", (*state, state_mark(state)))
 
     def forget_states(self, answer: str, before_ms: int) -> None:
         """See `StateLedger.forget_states`."""
-        if self._has_states():
-            self.do("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-            self.do("DELETE FROM states{n} WHERE answer = ? AND epoch_ms < ?", (answer, before_ms))
+        row = self.number, answer, before_ms
+        self._file.write_later(_OLD_STATES, row, row)
 
     def drop_states(self) -> None:
         """Delete all that windows left."""
-        if self._has_states():
-            self.do("PRAGMA secure_delete = ON")
-            self.do("DELETE FROM states{n}")
-
-    def _has_states(self) -> bool:
-        query = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)"
-        return bool(self.do(query, (f"states{self._n}",)).fetchone()[0])
+        self.do("DELETE FROM states WHERE stream = ?")
 
     def buckets(self, names: list[int] | None) -> users.CheckedBuckets:
         """Return the named buckets of users' budgets, checked; None returns all buckets."""
-        query, values = "SELECT bucket, body, mark FROM users{n}", list[int]()
+        query, values = "SELECT bucket, body, mark FROM users WHERE stream = ?", list[int]()
         if names is not None and len(names) <= _FEW:
-            query, values = f"{query} WHERE bucket IN ({','.join('?' * len(names))})", names
+            query, values = f"{query} AND bucket IN ({','.join('?' * len(names))})", names
         wanted = None if names is None else set(names)
         held = users.checked(self.path, (row for row in self.do(query, values) if wanted is None or row[0] in wanted))
         # Another ledger of this process may have added some since `check`; none is ever dropped.
@@ -442,63 +434,40 @@ class StreamTables:
     def put_buckets(self, held: users.CheckedBuckets, changed: dict[int, bytes]) -> None:
         marks = {name: users.mark(name, body) for name, body in changed.items()}
         self._buckets |= marks.keys()
-        rows = ((name, body, marks[name]) for name, body in changed.items())
-        self._file.db.executemany(f"INSERT OR REPLACE INTO users{self._n} VALUES (?, ?, ?)", rows)
+        for name, body in changed.items():
+            self._file.write_later(_SET_BUCKET, (self.number, name), (self.number, name, body, marks[name]))
         self.head = self.head._replace(users=users.redigest(self.head.users, held, marks))
 
-    def _ascending(self, query: str, width: int, table: str, what: str) -> Iterator[tuple[Any, ...]]:
-        """Yield all rows of a table, checking their marks and that their keys (`width` columns) ascend.
-
-        SQLite searches a table by the order of its keys, so a row out of order would not be found.
-        """
-        before: tuple[Any, ...] | None = None
-        for row in self.do(query):
+    def _marked(self, table: str, rows: sqlite3.Cursor, what: str) -> Iterator[tuple[Any, ...]]:
+        """Yield rows whose last column is their mark, after checking it; `what` a row is called by its first column."""
+        for row in rows:
             if mark(table, *row[:-1]) != row[-1]:
                 raise LedgerDamaged(f"{self.path} is damaged: {what} {row[0]} disagrees with the mark beside it")
-            key = row[:width]
-            if before is not None and key <= before:
-                raise LedgerDamaged(f"{self.path} is damaged: rows are out of order at {what} {row[0]}")
-            before = key
             yield row
 
     def _turn(self, old: int, new: int) -> None:
         """Replace the mark of an old row by that of the new row in the head's sum of marks."""
-        seq, chain, digest, held, terms_seq = self.head
-        self.head = LedgerHead(seq, chain, (digest - old + new) & MASK, held, terms_seq)
-
-    def _check_row(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
-        if stored != mark(table, *columns):
-            raise LedgerDamaged(f"{self.path} is damaged: {what} disagrees with the mark beside it")
+        self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
 
     # -- statements --------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Write the head to the file."""
-        self.do("UPDATE meta{n} SET value = ? WHERE key = 'head'", (str(self.head),))
+        waiting = self._file.unwritten(_NEW_STREAM, (self.number,))
+        if waiting is not None:
+            self._file.write_later(_NEW_STREAM, (self.number,), (*waiting[:3], str(self.head)))
+        else:
+            self._file.write_later(_SET_HEAD, (self.number,), (self.number, str(self.head)))
 
-    def meta(self, key: str) -> str:
-        row = self.do("SELECT value FROM meta{n} WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            raise LedgerDamaged(f"{self.path} is damaged: meta row {key!r} is missing")
-        return str(row[0])
+    def _listed(self) -> tuple[str, str]:
+        """Read the salt and the head."""
+        salt, head = self.do("SELECT salt, head FROM streams WHERE number = ?").fetchone()
+        return salt, head
 
     def do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Run a statement on the tables of this stream."""
-        self._file.write()
-        return self._file.db.execute(self._texts.get(query) or self._named(query), values)
-
-    def _add(self, query: str, row: Sequence[object]) -> None:
-        """Write a row to the tables of this stream, at the latest with the head."""
-        self._file.add(self._texts.get(query) or self._named(query), row)
-
-    def _named(self, query: str) -> str:
-        text = self._texts[query] = query.replace("{n}", self._n)
-        return text
-
-
-def ending(number: int) -> str:
-    """Return the suffix of the names of a stream's tables."""
-    return "" if number == 1 else f"_{number}"
+        """Run a statement whose first value is the number of this stream, after all that waits was written."""
+        self._file.write(self.number)
+        return self._file.db.execute(query, (self.number, *values))
 
 
 def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
@@ -519,15 +488,51 @@ def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
     if file.is_listed:
         return {}
     listed, found = stream_numbers(file), dict[int, StreamTables]()
-    named = file.db.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name GLOB 'journal*'")
-    if [number for number, _, _ in listed] != list(range(1, named.fetchone()[0] + 1)):
+    if [number for number, _, _ in listed] != list(range(1, len(listed) + 1)) or _numbers_in_journal(file) != len(
+        listed
+    ):
         raise LedgerDamaged(f"{path} is damaged: its list of streams disagrees with its tables")
+    _check_order(file, path)
     for number, name, retired in listed:
         tables = found[number] = StreamTables(file, path, number)
         tables.open()
         check_stream_name(path, tables, name, retired)
         tables.rollback_guard().check(tables.head.seq, tables.head.chain, tables.link_at)
     file.is_listed = True
+    return found
+
+
+def _numbers_in_journal(file: LedgerFile) -> int:
+    """Return how many streams have journal rows."""
+    query = (
+        "WITH RECURSIVE found (stream) AS (SELECT min(stream) FROM journal UNION ALL "
+        "SELECT (SELECT min(stream) FROM journal WHERE stream > found.stream) FROM found WHERE stream IS NOT NULL) "
+        "SELECT count(stream) FROM found"
+    )
+    return int(file.db.execute(query).fetchone()[0])
+
+
+def _check_order(file: LedgerFile, path: str) -> None:
+    """Check that the keys of blocks and windows ascend, whichever stream they belong to.
+
+    SQLite searches a table by the order of its keys, so a row behind one that is out of order would not be found, and a
+    block that is not found would have a fresh budget.
+    """
+    for table, keys in _KEYS.items():
+        rows = file.db.execute(f"SELECT {keys} FROM {table} ORDER BY {keys}")
+        if not all(starmap(lt, pairwise(rows))):
+            raise LedgerDamaged(f"{path} is damaged: rows are out of order in table {table}")
+
+
+def settings_of(file: LedgerFile, path: str, numbers: Iterable[int]) -> dict[str, str]:
+    """Return the settings of several streams; where some have the same, that of the first."""
+    wanted, found = set(numbers), dict[str, str]()
+    file.write()
+    for number, key, value, stored in file.db.execute("SELECT stream, key, value, mark FROM settings ORDER BY stream"):
+        if number in wanted:
+            if mark("s", key, value) != stored:
+                raise LedgerDamaged(f"{path} is damaged: setting {key} disagrees with the mark beside it")
+            found.setdefault(key, value)
     return found
 
 

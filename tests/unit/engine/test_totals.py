@@ -185,7 +185,6 @@ def test_a_stream_that_begins_inside_an_epoch_says_so():
     "edit",
     [
         "DELETE FROM states",
-        "DROP TABLE states",
         "DELETE FROM states WHERE open_ms = 0",
         "UPDATE states SET body = x'00' WHERE open_ms = 1000",
     ],

@@ -162,15 +162,16 @@ def test_every_flipped_value_in_a_file_is_found(tmp_path):
     whole, flips = (tmp_path / "l.db").read_bytes(), 0
     with sqlite3.connect(path) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        columns = {table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")] for table in tables}
+        described = {table: db.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
+        columns = {table: [row[1] for row in described[table]] for table in tables}
         sizes = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     db.close()
     draw = random.Random(1)
     for table in tables:
-        for column, _ in itertools.product(columns[table], range(3)):
+        for column, _ in itertools.product(columns[table], range(6)):
             (tmp_path / "l.db").write_bytes(whole)
             at = draw.randrange(max(1, sizes[table]))
-            keys = columns[table][: 2 if table.startswith("windows") else 1]
+            keys = [row[1] for row in described[table] if row[5]]  # of which the primary key consists
             with contextlib.closing(sqlite3.connect(path)) as db:
                 query = f"SELECT {', '.join(keys)}, {column} FROM {table} LIMIT 1 OFFSET {at}"
                 found = db.execute(query).fetchone()

@@ -77,13 +77,15 @@ def test_edited_ledgers_are_found_out(tmp_path, edit, what):
     ("edit", "error", "what"),
     [
         ("DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)", LedgerDamaged, "head"),
-        ("DELETE FROM meta WHERE key = 'salt'", LedgerDamaged, "salt"),
-        ("UPDATE meta SET value = replace(value, ':0', ':x') WHERE key = 'head'", LedgerDamaged, "damaged"),
+        ("UPDATE streams SET salt = 'x'", LedgerDamaged, "damaged"),
+        ("UPDATE streams SET head = replace(head, ':0', ':x')", LedgerDamaged, "damaged"),
         ("UPDATE journal SET body = x'00' WHERE seq = 0", LedgerDamaged, "row 0"),
         ("UPDATE file SET value = '99' WHERE key = 'schema'", LedgerDamaged, "schema"),
         ("PRAGMA user_version = 99; UPDATE file SET value = '99' WHERE key = 'schema'", LedgerMismatch, "version 99"),
         ("DELETE FROM file WHERE key = 'schema'", LedgerDamaged, "schema"),
-        ("DROP TABLE journal", LedgerDamaged, "list of streams"),
+        ("DROP TABLE journal", LedgerDamaged, "journal"),
+        ("UPDATE streams SET number = 2", LedgerDamaged, "list of streams"),
+        ("UPDATE journal SET stream = 2", LedgerDamaged, "row 0|head|damaged"),
         ("DELETE FROM streams", LedgerDamaged, "list of streams"),
         ("DELETE FROM blocks", LedgerDamaged, "disagree"),
         ("UPDATE windows SET state = 'charged'", LedgerDamaged, "disagree"),
@@ -341,13 +343,14 @@ def test_an_older_copy_without_a_stream_is_found_out(tmp_path):
     path = tmp_path / "l.db"
     filled(path)
     older, rollback_guard = path.read_bytes(), (tmp_path / "l.db-witness").read_bytes()
+    assert len(rollback_guard) <= 190
     ledger = SQLiteLedger(str(path), OTHER)
     ledger.charge([Request(window(0), LOSS, ("0",))])
     ledger.close()
-    assert (tmp_path / "l.db-witness").read_bytes() == rollback_guard  # each stream has its own
+    assert (tmp_path / "l.db-witness").read_bytes()[: len(rollback_guard)] == rollback_guard  # each stream has its own
     path.write_bytes(older)
     SQLiteLedger(str(path), TERMS).close()  # its stream lost nothing
-    with pytest.raises(LedgerDamaged, match=r"lacks a stream that .*witness_2 has seen 1 journal rows of"):
+    with pytest.raises(LedgerDamaged, match=r"lacks a stream that .*witness has seen 1 journal rows of"):
         SQLiteLedger(str(path), OTHER)
 
 
@@ -356,28 +359,34 @@ def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
     """Killed before and after every statement that adds the second stream."""
     code = """
 import os, sys
-from fcstream.ledgers.files import LedgerFile
-from fcstream.ledgers.sqlite import ledger, tables
+import sqlite3
+from fcstream.ledgers import files
+from fcstream.ledgers.sqlite import ledger
 from fcstream.testing import LedgerContract
 from fcstream.accounting.losses import PrivacyLoss
 left = int(sys.argv[2])
-def counted(real):
-    def counting(*values):
-        global left
-        left -= 1
-        if left == 0:
-            os._exit(9)
-        return real(*values)
-    return counting
-tables.StreamTables.do, LedgerFile.write = counted(tables.StreamTables.do), counted(LedgerFile.write)
+class Connection(sqlite3.Connection):
+    def execute(self, *values):
+        count()
+        return super().execute(*values)
+    def executemany(self, *values):
+        count()
+        return super().executemany(*values)
+def count():
+    global left
+    left -= 1
+    if left == 0:
+        os._exit(9)
+connect = sqlite3.connect
+files.sqlite3.connect = lambda *values, **named: connect(*values, factory=Connection, **named)
 ledger.SQLiteLedger(sys.argv[1], ledger.Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification"))
 os._exit(7)
 """
-    for left in (2, 5, 9, 14, 40):
+    for left in (2, 20, 23, 25, 27, 29, 31, 99):
         path = tmp_path / f"l{left}.db"
         filled(path)
         done = subprocess.run([sys.executable, "-c", code, str(path), str(left)])
-        assert done.returncode == (7 if left == 40 else 9)
+        assert done.returncode == (7 if left == 99 else 9)
         ledger = SQLiteLedger(str(path), TERMS)
         assert ledger.verify() == 8
         other = SQLiteLedger(str(path), OTHER)

@@ -22,22 +22,6 @@ def sealed(ledger, count=2, *, leaves=True):
         ledger.seal_with_states([SealedRelease(window(index), b"{}")], states)
 
 
-def tables(path):
-    ledger = SQLiteLedger(str(path))
-    found = [name for (name,) in ledger._file.db.execute("SELECT name FROM sqlite_master ORDER BY name")]
-    ledger.close()
-    return found
-
-
-def test_the_table_is_made_at_its_first_use(tmp_path):
-    for name, leaves in (("a.db", False), ("b.db", True)):
-        ledger = SQLiteLedger(str(tmp_path / name), TERMS)
-        assert ledger.epoch_states("", 0) == []
-        sealed(ledger, leaves=leaves)
-        ledger.close()
-    assert set(tables(tmp_path / "b.db")) - set(tables(tmp_path / "a.db")) == {"states"}
-
-
 def test_journal_and_reports_hold_no_state(tmp_path):
     path = tmp_path / "l.db"
     ledger = SQLiteLedger(str(path), TERMS)
