@@ -158,11 +158,15 @@ class PrivacyLoss(Loss):
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         if other.__class__ is not PrivacyLoss:
             self._parts_of(other)
+        if not (other.rho_nano or other.delta_femto):
+            return self
         return PrivacyLoss(self.rho_nano + other.rho_nano, self.delta_femto + other.delta_femto)
 
     def __sub__(self, other: PrivacyLoss) -> PrivacyLoss:
         if other.__class__ is not PrivacyLoss:
             self._parts_of(other)
+        if not (other.rho_nano or other.delta_femto):
+            return self
         return PrivacyLoss(self.rho_nano - other.rho_nano, self.delta_femto - other.delta_femto)
 
     def fits(self, capacity: PrivacyLoss) -> bool:

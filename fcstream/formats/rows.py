@@ -156,8 +156,10 @@ def read_labels(
     values = whole_cells(ids)
     if len(values) != n:
         raise ConfigError(f"must have {n} entries, got {len(values)}", name)
-    if are_texts(values) and {0 < len(value) <= LONGEST_LABEL for value in values.tolist()} <= {True}:
-        return values, {}
+    if are_texts(values):
+        sizes = list(map(len, values.tolist()))
+        if min(sizes, default=1) > 0 and max(sizes, default=1) <= LONGEST_LABEL:
+            return values, {}
     names, odd = [], {}
     for i, value in enumerate(values):
         try:

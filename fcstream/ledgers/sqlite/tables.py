@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, starmap
 from math import inf
 from operator import lt
@@ -94,7 +95,8 @@ class WindowRow(NamedTuple):
         return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
 
 
-class LedgerHead(NamedTuple):
+@dataclass(slots=True)
+class LedgerHead:
     """Summary of a stream's tables: the journal's last row and its link, the sum of all marks, the digest of the users'
     budgets, and the journal row that holds the terms."""
 
@@ -169,7 +171,7 @@ class StreamTables:
         newest = max(rows)
         newest = newest if newest > start else self.do("SELECT max(seq) FROM journal WHERE stream = ?").fetchone()[0]
         last, link = self._follow(rows, newest)
-        if (last.seq, link) != self.head[:2] or str(self.head) != head:
+        if (last.seq, link) != (self.head.seq, self.head.chain) or str(self.head) != head:
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
         self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
 
@@ -247,16 +249,17 @@ class StreamTables:
     def _adopt(self, terms: Terms) -> None:
         self.terms = terms
         seq = self.append("terms", WindowKey(0, 0), PrivacyLoss(), "", hash_chain.terms_body(terms))
-        self.head = self.head._replace(terms_seq=seq)
+        self.head.terms_seq = seq
 
     # -- the journal -------------------------------------------------------------------------------------------------
 
     def append(self, kind: str, window: WindowKey, loss: PrivacyLoss, blocks: str, body: bytes) -> int:
         """Add a row to the journal and return its number."""
-        seq = self.head.seq + 1
+        head = self.head
+        seq = head.seq + 1
         row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
-        self.head = self.head._replace(seq=seq, chain=hash_chain.link(self.head.chain, row))
-        self._file.write_later(_NEW_ROW, (self.number, seq), (self.number, *row[:8], self.head.chain))
+        head.seq, head.chain = seq, hash_chain.link(head.chain, row)
+        self._file.write_later(_NEW_ROW, (self.number, seq), (self.number, *row[:8], head.chain))
         return seq
 
     def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
@@ -436,18 +439,19 @@ class StreamTables:
         self._buckets |= marks.keys()
         for name, body in changed.items():
             self._file.write_later(_SET_BUCKET, (self.number, name), (self.number, name, body, marks[name]))
-        self.head = self.head._replace(users=users.redigest(self.head.users, held, marks))
+        self.head.users = users.redigest(self.head.users, held, marks)
 
     def _marked(self, table: str, rows: sqlite3.Cursor, what: str) -> Iterator[tuple[Any, ...]]:
         """Yield rows whose last column is their mark, after checking it; `what` a row is called by its first column."""
         for row in rows:
             if mark(table, *row[:-1]) != row[-1]:
+                rows.close()  # the error's frames would keep it, and with it the file open
                 raise LedgerDamaged(f"{self.path} is damaged: {what} {row[0]} disagrees with the mark beside it")
             yield row
 
     def _turn(self, old: int, new: int) -> None:
         """Replace the mark of an old row by that of the new row in the head's sum of marks."""
-        self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
+        self.head.digest = (self.head.digest - old + new) & MASK
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -519,8 +523,8 @@ def _check_order(file: LedgerFile, path: str) -> None:
     block that is not found would have a fresh budget.
     """
     for table, keys in _KEYS.items():
-        rows = file.db.execute(f"SELECT {keys} FROM {table} ORDER BY {keys}")
-        if not all(starmap(lt, pairwise(rows))):
+        query = f"SELECT {keys} FROM {table} ORDER BY {keys}"
+        if not all(starmap(lt, pairwise(file.db.execute(query)))):
             raise LedgerDamaged(f"{path} is damaged: rows are out of order in table {table}")
 
 

@@ -1,5 +1,6 @@
 """Ledgers: what every kind promises, and the embedded one when its file was edited, exchanged or shared."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -101,6 +102,29 @@ def test_ledgers_that_cannot_be_opened(tmp_path, edit, error, what):
         db.executescript(edit)
     db.close()
     with pytest.raises(error, match=what):
+        SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+
+
+@pytest.mark.parametrize("table", ["blocks", "windows"])
+def test_rows_out_of_order_are_found(tmp_path, table):
+    """SQLite would not find some of them; here they are written while the table is said to descend."""
+    filled(tmp_path / "l.db")
+
+    def said(last):
+        change = f"UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = '{table}'"
+        with contextlib.closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as db:
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute(change, last)
+
+    column = "block" if table == "blocks" else "open_ms"
+    plain, turned = (f"(stream, {column}{end}" for end in ("", " DESC"))
+    said((plain, turned))
+    with contextlib.closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as db:
+        rows = db.execute(f"SELECT * FROM {table}").fetchall()
+        db.execute(f"DELETE FROM {table}")
+        db.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
+    said((turned, plain))
+    with pytest.raises(LedgerDamaged, match=f"out of order in table {table}"):
         SQLiteLedger(str(tmp_path / "l.db"), TERMS)
 
 

@@ -143,7 +143,7 @@ def test_the_guards_of_old_and_new_files_count(tmp_path):
     path = tmp_path / "l.db"
     whole = restored("keys", path)
     with contextlib.closing(open_reader(f"sqlite:{path}", "keyss/b")) as reader:
-        last, chain = reader._tables.head[:2]
+        last, chain = reader._tables.head.seq, reader._tables.head.chain
     old = RollbackGuard(f"{path}-witness_2")
     for seq in (last + 1, last):
         (tmp_path / "l.db-witness_2").unlink(missing_ok=True)
