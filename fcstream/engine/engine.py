@@ -320,11 +320,13 @@ class Engine:
     def take_counted(self, groups: Sequence[tuple[int, NDArray[np.float64], dict[str, NDArray[np.object_]]]]) -> None:
         """Add records that were found to be fine and in time, see `routing`; for `KeyedEngine`."""
         with self._lock:
-            self._check_open()
+            if self._closed or self._records.is_broken:
+                self._check_open()
             try:
                 self._records.add_counted(groups)
-            finally:
+            except BaseException:
                 self._abort_if_broken()
+                raise
 
     # -- out ---------------------------------------------------------------------------------------------------------
 

@@ -246,7 +246,8 @@ class KeyedEngine:
                 raise ConfigError("must have keys", "batch")
             here: Collection[str] = self._mine if assigned_keys is None else self._mine.intersection(assigned_keys)
             rejections = list(batch.rejections)
-            codes = part_codes(batch, {key: self._index[key] for key in here}, self.job.schema.key, rejections)
+            index = self._index if len(here) == len(self._index) else {key: self._index[key] for key in here}
+            codes = part_codes(batch, index, self.job.schema.key, rejections)
             if identified:
                 is_duplicate = ~self._seen.fresh(batch.positions) & (codes >= 0)
                 rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
