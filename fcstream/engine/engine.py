@@ -276,7 +276,7 @@ class Engine:
         releases begin.
         """
         with self._lock:
-            proposed = self.propose(now_ms)
+            proposed = self.propose(read_moment(now_ms, "now_ms"))
             if proposed is not None:
                 self.fix(self._ledger.keep_setting(*proposed))
 
@@ -383,7 +383,7 @@ class Engine:
     def propose(self, now_ms: int) -> tuple[str, str] | None:
         """Return the setting of the ledger, name and value, that fixes the first window; None if it is fixed."""
         self._check_open()
-        return self._progress.propose(read_moment(now_ms, "now_ms"))
+        return self._progress.propose(now_ms)
 
     def fix(self, kept: str) -> None:
         """Begin with the window that the ledger keeps as the first one."""

@@ -16,6 +16,7 @@ from ..accounting.losses import PrivacyLoss
 from ..config import Config, Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
+from ..formats.rows import read_moment
 from ..ledgers import JointLedger, Ledger, joint_ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
@@ -267,7 +268,8 @@ class KeyedEngine:
                 for engine in self.parts:
                     engine.begin(now_ms)
                 return
-            proposed = [(engine, engine.propose(now_ms)) for engine in self.parts]
+            now = read_moment(now_ms, "now_ms")
+            proposed = [(engine, engine.propose(now)) for engine in self.parts]
             new = [(engine, *setting) for engine, setting in proposed if setting is not None]
             if new:
                 kept = self._joint.keep_together([(engine.ledger, name, value) for engine, name, value in new])

@@ -217,12 +217,12 @@ class Answers:
         joint = self.joint([answer.mechanism.loss for answer in self.answers])
         return joint if self.rho_nano is None else PrivacyLoss(self.rho_nano, joint.delta_femto)
 
-    @property
+    @cached_property
     def tracks(self) -> bool:
         """Whether a window starts from what was released about the window before it."""
         return any(answer.mechanism.tracks for answer in self.answers)
 
-    @property
+    @cached_property
     def has_epochs(self) -> bool:
         """Whether a window's releases depend on earlier windows of an epoch."""
         return any(isinstance(answer.mechanism, EpochMechanism) for answer in self.answers)
