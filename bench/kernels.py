@@ -239,7 +239,7 @@ def peak_loops():  # type: ignore[no-untyped-def]
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    from fcstream._kernels import pairs
+    from fcstream._kernels.blocks import SCREENS
 
     i32, i64 = ir.IntType(32), ir.IntType(64)
 
@@ -291,7 +291,7 @@ def peak_loops():  # type: ignore[no-untyped-def]
 
     whole = ir.VectorType(i32, 16)
     floats = loop(squares, wide, 1.5)
-    bytes_ = loop(dots, whole, 3) if pairs.SCREENS else None
+    bytes_ = loop(dots, whole, 3) if SCREENS else None
     return floats, wide.count, bytes_
 
 
@@ -316,6 +316,7 @@ def peaks(
     from numba import njit
 
     from fcstream._kernels import pairs
+    from fcstream._kernels.blocks import SCREENS
     from fcstream.counting.tiles import LANES, Frame, TileSegment
 
     @njit
@@ -324,14 +325,16 @@ def peaks(
             pairs.count_exactly(rows, 0, m, tiles, t, radius2, row_counts, lane_counts, t)
 
     @njit
-    def all_screened(rows, row_codes, bars, m, tiles, codes, starts, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
+    def all_screened(rows, row_codes, bars, m, tiles, codes, starts, prefix, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
         for t in range(len(tiles)):
-            pairs._screen((rows, row_codes, bars), 0, m, (tiles, codes, starts), t, radius2, row_counts, lane_counts, t)
+            pairs._screen(
+                (rows, row_codes, bars), 0, m, (tiles, codes, starts), t, prefix, radius2, row_counts, lane_counts, t
+            )
 
     floats, width, dots = peak_loops()
     for d, n, m in shapes:
         points, radius_squared = lattice(n + m, d)
-        frame = Frame(points, float(radius_squared), pairs.SCREENS and d >= 12)
+        frame = Frame(points, float(radius_squared), SCREENS and d >= 12)
         pane, batch = TileSegment(d, frame, 1, []), frame.encode(points[n:])
         held = frame.encode(points[:n])
         pane.insert(held, np.arange(n, dtype=np.int32))
@@ -347,9 +350,13 @@ def peaks(
             f"d = {d:4d}: float64 {reached:5.1f} of {best:5.1f} Gdim/s = {reached / best:4.0%} (d >= 16: at least 85%)"
         )
         if dots is not None and d >= 12:
-            rows = batch.rows, batch.codes, batch.bars, int(batch.classes[0, 1]), chunk.tiles, chunk.codes, chunk.starts
+            whole = frame.first_words, 0  # all products, even where the first ones decide
+            rows = batch.rows, batch.codes, batch.bars, int(batch.classes[0, 1])
+            held_codes = chunk.tiles, chunk.codes, chunk.starts, whole
             best = speed(lambda: dots(rounds), rounds * 16 * 64)
-            reached = speed(functools.partial(all_screened, *rows, float(radius_squared), *found), n * rows[3] * d)
+            reached = speed(
+                functools.partial(all_screened, *rows, *held_codes, float(radius_squared), *found), n * rows[3] * d
+            )
             line += f"; 8-bit {reached:4.0f} of {best:4.0f} = {reached / best:4.0%} (d >= 256: at least 80%)"
         print(line, flush=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import kernel
-from .pairs import LANES, count_exactly
+from .blocks import LANES, count_exactly
 
 
 @kernel

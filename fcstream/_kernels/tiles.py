@@ -25,20 +25,22 @@ def distances_from(rows, pivot, out):
 
 
 @kernel(fastmath={"reassoc", "contract"})
-def encode(rows, pivot, scale, codes, errors, wide):
+def encode(rows, pivot, scale, distances, codes, errors, wide):
     """Round each row's offset from the pivot to multiples of scale, as signed bytes codes (m, 4 * words) int8.
 
-    errors (m,): the distance between a row and the point that its code stands for, including a margin for rounding.
-    Rows out of range are marked in wide (m,) bool; their codes and errors are not used.
+    distances (m,): as of `distances_from`. errors (m,): the distance between a row and the point that its code stands
+    for, including a margin for rounding. Rows out of range are marked in wide (m,) bool; their codes and errors are not
+    used.
     """
     inverse = 1.0 / scale
     room = scale * np.sqrt(np.float64(len(pivot))) * 1e-12
     for i in range(len(rows)):
         row, code = rows[i], codes[i]
-        error = 0.0
+        total = error = 0.0
         beyond = 0
         for k in range(len(pivot)):
             offset = row[k] - pivot[k]
+            total += offset * offset
             scaled = offset * inverse
             beyond += abs(scaled) > TOP + 0.5
             # truncating the positive number rounds to nearest; the bound keeps the cast defined
@@ -46,6 +48,7 @@ def encode(rows, pivot, scale, codes, errors, wide):
             rest = offset - scale * near
             error += rest * rest
             code[k] = np.int8(near)
+        distances[i] = np.sqrt(total)
         errors[i] = np.sqrt(error) * (1.0 + 1e-9) + room
         wide[i] = beyond > 0
 
@@ -68,24 +71,40 @@ def note_arrivals(order, positions, slots, came, arrivals):
 
 
 @kernel
-def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
-    """Prepare the first `count` codes of an order for screening: unsigned bytes out (m, 4 * words) and bars (2, m).
+def arrange_codes(codes, order, positions, count, prefix, low, high, out, bars, starts):
+    """Prepare the first `count` codes of an order for screening: unsigned bytes out (m, 4 * words).
 
-    Points whose squared code distance is at most `low` are friends, those above `high` are not. starts (m,) int32:
-    where the product sums of such a row begin once it is a lane. Bars of rows that are not written stay as they are.
+    Points whose squared code distance is at most `low` are friends, those above `high` are not. A row's products with a
+    lane are summed from the lane's starts[0] on, for the first `prefix` codes; a pair is a friend if the sum is at
+    least the row's bars[2], and not a friend if the sum and the lane's starts[2] together are below the row's bars[3].
+    The sum of all products and the lane's starts[1] besides is at least bars[0] for a friend, and below bars[1] for a
+    pair that is none. bars (4, m) and starts (3, m) int32; columns of rows that are not written stay as they are.
     """
     for i in range(count):
-        source, target = codes[order[i]], out[positions[i]]
-        norm, total = np.int32(0), np.int32(0)
-        for k in range(codes.shape[1]):
-            value = np.int32(source[k])
-            norm += value * value
-            total += value
-            target[k] = np.uint8(value + 128)
-        starts[positions[i]] = -128 * total - ((norm + 1) >> 1)
-        # with product sum p and lane start -(norm of the lane + 1) // 2, the squared distance is norm - 2 p or 1 less
-        bars[0, positions[i]] = (norm - low + 1) >> 1
-        bars[1, positions[i]] = (norm - 1 - high) >> 1
+        source, target, at = codes[order[i]], out[positions[i]], positions[i]
+        norm, total = _norm_and_sum(source[:prefix], target[:prefix])
+        rest, others = _norm_and_sum(source[prefix:], target[prefix:])
+        # With product sum p and lane start -(norm of the lane + 1) // 2, the squared distance is norm - 2 p or 1 less.
+        # |x - y|**2 <= 2 |x|**2 + 2 |y|**2 bounds what the other coordinates add to the distance of the first ones.
+        starts[0, at] = -128 * total - ((norm + 2 * rest + 1) >> 1)
+        starts[1, at] = -128 * others - ((norm + rest + 1) >> 1) + ((norm + 2 * rest + 1) >> 1)
+        starts[2, at] = rest
+        bars[0, at] = (norm + rest - low + 1) >> 1
+        bars[1, at] = (norm + rest - 1 - high) >> 1
+        bars[2, at] = (norm + 2 * rest - low + 1) >> 1
+        bars[3, at] = (norm - 1 - high) >> 1
+
+
+@kernel
+def _norm_and_sum(source, target):
+    """Copy signed bytes to unsigned ones that are 128 larger; returns their squared norm and their sum."""
+    norm, total = np.int32(0), np.int32(0)
+    for k in range(len(source)):
+        value = np.int32(source[k])
+        norm += value * value
+        total += value
+        target[k] = np.uint8(value + 128)
+    return norm, total
 
 
 @kernel
@@ -168,15 +187,16 @@ def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_cod
             continue
         lane = slots[first] - (first_tile + t) * LANES
         if lane == 0:
-            for j in range(LANES):
-                starts[t, j] = -1000000000  # so low that a free lane is no row's friend
+            starts[t, 0, :] = -1000000000  # so low that a free lane is no row's friend
+            starts[t, 1:, :] = 0
             tile_codes[t, :, :] = 0
         for k in range(0, width, 16):
             for i in range(last - first):
                 for kk in range(k, min(k + 16, width)):
                     tile_codes[t, kk, lane + i] = words[first + i, kk] ^ flip
         for i in range(last - first):
-            starts[t, lane + i] = row_starts[first + i]
+            for k in range(3):
+                starts[t, k, lane + i] = row_starts[k, first + i]
 
 
 @kernel

@@ -44,19 +44,22 @@ def add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
     return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(bits.type.count)), i64), shift))
 
 
-def sum_loop(builder, row_at, tile_at, length, start, vectors, step, lanes):  # type: ignore[no-untyped-def]
-    """Apply step(sums, row value, lanes) over all numbers of some rows, for some vectors of lanes from `start` on.
+def sum_loop(builder, row_at, tile_at, length, start, vectors, step, lanes, begin=0, sums=None):  # type: ignore[no-untyped-def]
+    """Apply step(sums, row value, lanes) over the numbers of some rows, for some vectors of lanes from `start` on.
 
-    Rows have `length` numbers, a tile has `lanes` lanes. The sums are kept in registers; `step` also has the vector
-    types, see `Squares`. Returns sums[row][vector].
+    Rows have `length` numbers, a tile has `lanes` lanes. The loop goes from number `begin` to the last one, which must
+    not come before it, and adds to sums[row][vector], or to 0. The sums are kept in registers; `step` also has the
+    vector types, see `Squares`. Returns sums[row][vector].
     """
     i64 = ir.IntType(64)
+    begin = i64(begin) if isinstance(begin, int) else begin
+    given = sums or [[ir.Constant(step.vector, None)] * vectors for _ in row_at]
     before = builder.block
     loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
     builder.branch(loop)
     builder.position_at_end(loop)
     k = builder.phi(i64)
-    k.add_incoming(i64(0), before)
+    k.add_incoming(begin, before)
     sums = [[builder.phi(step.vector) for _ in range(vectors)] for _ in row_at]
     offset = builder.add(builder.mul(k, i64(lanes)), start)
     columns = [
@@ -64,11 +67,11 @@ def sum_loop(builder, row_at, tile_at, length, start, vectors, step, lanes):  # 
         for v in range(vectors)
     ]
     results = []
-    for row, phis in zip(row_at, sums, strict=True):
+    for row, phis, firsts in zip(row_at, sums, given, strict=True):
         x = splat(builder, builder.load(builder.gep(row, [k])), step.vector)
         results.append([])
-        for v, (column, phi) in enumerate(zip(columns, phis, strict=True)):
-            phi.add_incoming(step.first(v), before)
+        for column, phi, first in zip(columns, phis, firsts, strict=True):
+            phi.add_incoming(first, before)
             total = step(builder, phi, x, column)
             phi.add_incoming(total, loop)
             results[-1].append(total)
@@ -84,9 +87,6 @@ class Squares:
 
     vector, align = DOUBLES, 8
 
-    def first(self, _v):  # type: ignore[no-untyped-def]
-        return ir.Constant(self.vector, [0.0] * WIDTH)
-
     def __call__(self, builder, total, x, lane):  # type: ignore[no-untyped-def]
         diff = builder.fsub(lane, x)
         return builder.fadd(total, builder.fmul(diff, diff, flags=("contract",)), flags=("contract",))
@@ -96,9 +96,6 @@ class Differences:
     """Adds the number of bits in which a lane differs from x to a sum."""
 
     vector, align = WORDS, 8
-
-    def first(self, _v):  # type: ignore[no-untyped-def]
-        return ir.Constant(self.vector, [0] * WIDTH)
 
     def __call__(self, builder, total, x, lane):  # type: ignore[no-untyped-def]
         kind = ir.FunctionType(self.vector, [self.vector])

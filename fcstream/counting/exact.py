@@ -346,7 +346,7 @@ class FriendCounts(PointCounts):
     def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
         super().__init__(dimension, radius_squared, reach)
         self._screened: bool | None = None
-        self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
+        self._state = np.zeros(6, np.int64)  # see `pairs.sweep`
         self._lent: list[FriendCounts] = []  # counters of the windows that were counted anew since the last `drop`
         self._idle: FriendCounts | None = None
         self._overpaid = 0.0
@@ -500,11 +500,11 @@ class FriendCounts(PointCounts):
         """
         from .._kernels import pairs
 
+        frame, columns = neighbor.frame, neighbor.columns
+        assert frame is not None
         assert self._radius_squared is not None
-        assert neighbor.frame is not None
-        limits = np.array([neighbor.frame.radius, self._radius_squared, neighbor.frame.scale])
+        limits = np.array([frame.radius, self._radius_squared, frame.scale, frame.first_words])
         lane_counts, certain_counts = neighbor.counts_with(pane)
-        columns = neighbor.columns
         rows = batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks
         point = _POINT_NS + _COORDINATE_NS * self.dimension
         guess = neighbor.tiles * _TILE_NS + batch.size * (point * own + neighbor.size * self._pair_ns())
@@ -537,9 +537,9 @@ class FriendCounts(PointCounts):
         for counts_of_one, sure_of_one, seen in found[1:]:
             row_counts += counts_of_one
             row_sure += sure_of_one
-            state += np.maximum(seen - before, 0)  # kernels sometimes halve the first two numbers
+            state += np.maximum(seen - before, 0)  # kernels sometimes halve some numbers
         if state[3] > 1 << 40:
-            state[2:] >>= 1
+            state[2:4] >>= 1
         self._state[:] = state  # which counters of windows that are counted anew share
         return row_counts, row_sure
 

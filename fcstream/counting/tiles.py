@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from .prefixes import first_words
+
 LANES = 32
 """Number of points per tile."""
 SCREEN_FROM = 12
@@ -23,9 +25,9 @@ _NEVER = 2**31 - 1
 _FIRST_TILES, _MAX_TILES = 4, 2048
 _MAX_BUCKETS = 128
 _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
-_SAMPLE = 512
+_SAMPLE, _LEAST_SAMPLED = 512, 32
 _DISTINCT = 7 / 8  # a sample with a smaller share of distinct distances is taken anew, without the equal points
-_BETTER = 16  # a frame of so many times fewer points than come is not used for them
+_BETTER = _SAMPLE // _LEAST_SAMPLED  # a frame of so many times fewer points than come is not used for them
 _KNOWN = 16  # a frame of which so great a part, one in 16, lies near the pivot has buckets enough there
 _GROWTH = 1.5  # a pane grows by this factor before it gets a further frame
 _SLACK = 1e-9
@@ -76,12 +78,14 @@ class Frame:
         self._close = float(self._quantiles[_MAX_BUCKETS // _KNOWN - 1])
         self._far = float(self._quantiles[_MAX_BUCKETS * 7 // 8])
         self._worst = 0.0
+        self.first_words = first_words(rows, self.pivot, self.radius, self.scale) if screened else 0
 
     def _center(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Take a sample of rows, make its middle the pivot, and return it with its distances from there."""
         from .._kernels import tiles
 
-        few = np.ascontiguousarray(rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE])
+        most = max(2 * _LEAST_SAMPLED, 32 * _SAMPLE // max(32, rows.shape[1]))
+        few = np.ascontiguousarray(rows[:: max(1, len(rows) // most)][: 2 * _SAMPLE])
         self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
@@ -94,18 +98,19 @@ class Frame:
         m, d = rows.shape
         batch = SortedRows(m, d, self.scale > 0)
         distances, wide = np.empty(m), np.zeros(m, np.bool_)
-        tiles.distances_from(rows, self.pivot, distances)
         if self.scale:
             codes, errors = np.zeros((m, -(-d // 4) * 4), np.int8), np.empty(m)
-            tiles.encode(rows, self.pivot, self.scale, codes, errors, wide)
+            tiles.encode(rows, self.pivot, self.scale, distances, codes, errors, wide)
             self._worst = max(self._worst, float(errors.max(where=~wide, initial=0.0)))
+        else:
+            tiles.distances_from(rows, self.pivot, distances)
         batch.sort(distances, wide, self.radius)
         tiles.arrange(rows, distances, batch.order, batch.positions, batch.rows, batch.distances)
         if self.scale:
             narrow = int(batch.classes[0, 1])
             tiles.arrange_codes(
-                codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.codes.view(np.uint8),
-                batch.bars, batch.starts,
+                codes, batch.order, batch.positions, narrow, 4 * self.first_words, *self._code_bars(d),
+                batch.codes.view(np.uint8), batch.bars, batch.starts,
             )  # fmt: skip
         return batch
 
@@ -173,7 +178,7 @@ class SortedRows:
         Where each class begins and ends.
     ranks : int64 (2, cells + 1)
     rows : float64 (m + 2 * gap, d)
-    distances : float64, codes : int32 (.., words), bars : int32 (2, ..), starts : int32
+    distances : float64, codes : int32 (.., words), bars : int32 (4, ..), starts : int32 (3, ..)
         See the kernels.
     slots : int64 (m + 2 * gap,)
         The lanes in which the rows are stored, -1 for neutral rows.
@@ -186,8 +191,8 @@ class SortedRows:
         self.room = size + 2 * _GAP
         room = self.room if coded else 0
         self.codes = np.zeros((room, -(-dimension // 4)), np.int32)
-        self.bars = np.full((2, room), _NEVER, np.int32)
-        self.starts = np.zeros(room, np.int32)
+        self.bars = np.full((4, room), _NEVER, np.int32)
+        self.starts = np.zeros((3, room), np.int32)
         self.rows = np.empty((self.room, dimension))
         self.distances = np.zeros(self.room)
         self.slots = np.full(self.room, -1, np.int64)
@@ -221,7 +226,7 @@ class TileBlock:
     first: int
     tiles: NDArray[np.float64]  # (t, d, LANES)
     codes: NDArray[np.int32]  # (t, words, LANES); no tiles if points have no codes
-    starts: NDArray[np.int32]  # (t, LANES)
+    starts: NDArray[np.int32]  # (t, 3, LANES)
 
 
 @dataclass(slots=True)
@@ -433,7 +438,7 @@ class TileSegment:
             first,
             aligned((tiles, self._dimension, LANES), np.float64),  # type: ignore[arg-type]
             aligned((coded, -(-self._dimension // 4), LANES), np.int32),  # type: ignore[arg-type]
-            aligned((coded, LANES), np.int32),  # type: ignore[arg-type]
+            aligned((coded, 3, LANES), np.int32),  # type: ignore[arg-type]
         )
 
 
@@ -482,9 +487,9 @@ class TilePane:
 
 def may_screen(dimension: int) -> bool:
     """Return whether points of this dimension get 8-bit codes on this processor."""
-    from .._kernels import pairs
+    from .._kernels import blocks
 
-    return pairs.SCREENS and SCREEN_FROM <= dimension <= _MAX_SCREENED
+    return blocks.SCREENS and SCREEN_FROM <= dimension <= _MAX_SCREENED
 
 
 class StagedPoints:

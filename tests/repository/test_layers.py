@@ -40,6 +40,7 @@ INSIDE = {
         "moments",
         "noise",
         "pairs",
+        "blocks",
         "samples",
         "sums",
         "synthetic",
@@ -135,7 +136,7 @@ INSIDE = {
     ],
     "connectors.redis": ["probe", "sink", "source", "__init__", "connection", "ids"],
     "cores": ["replacement", "sampled_filters", "__init__", "filters", "generator"],
-    "counting": ["multi_radius", "sampled", "exact", "views", "__init__", "threads", "tiles"],
+    "counting": ["multi_radius", "sampled", "exact", "views", "__init__", "threads", "tiles", "prefixes"],
     "deployment": [
         "report",
         "registry_record",

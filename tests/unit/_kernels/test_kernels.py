@@ -15,10 +15,11 @@ from support import naive
 from support.helpers import exact_counts
 
 import fcstream
-from fcstream._kernels import pairs
+from fcstream._kernels import blocks
 from fcstream.counting import exact, tiles
 from fcstream.counting import threads as pool
 from fcstream.counting.exact import FriendCounts
+from fcstream.counting.prefixes import first_words
 
 FUZZ_SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 
@@ -50,6 +51,7 @@ def small_stages(monkeypatch, rng):
     monkeypatch.setattr(exact, "_BATCHES", int(rng.choice([1, 4, 2**40])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
     monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)
+    monkeypatch.setattr(tiles, "first_words", lambda points, *_: int(rng.integers(1, -(-points.shape[1] // 4) + 1)))
 
 
 def clouds(rng, n, d):
@@ -181,15 +183,56 @@ def test_trap_outliers_do_not_spoil_the_scale():
     counter.add(0, points)
     view = counter.view([0])
     assert (view.in_order() == exact_counts(points, 2 * 24 * 1700**2)).all()
-    if pairs.SCREENS:
+    if blocks.SCREENS:
         screened, undecided = counter._state[:2]
         assert screened > 0
         assert undecided < 0.2 * screened
 
 
+@pytest.mark.parametrize("words", [1, 7, 17, 18])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_first_coordinates_decide_pairs_as_all_do(words, order, monkeypatch):
+    """However many are looked at first, and wherever the large coordinates stand."""
+    monkeypatch.setattr(tiles, "first_words", lambda *_: words)
+    rng = np.random.default_rng(words)
+    points = np.rint(rng.normal(size=(700, 70)) * 1000 * 0.95 ** np.arange(70)[::order])
+    points[::3] += 2500
+    for share in (0.5, 1.0, 1.5):
+        radius_squared = int(share * np.median(((points[1:] - points[:-1]) ** 2).sum(axis=1)))
+        assert (count(points, radius_squared, rng, 3) == exact_counts(points, radius_squared)).all()
+
+
+def test_the_first_coordinates_decide_most_pairs_of_a_blob():
+    if not blocks.SCREENS:
+        pytest.skip("this processor has no 8-bit dot products")
+    points = np.rint(np.random.default_rng(0).normal(size=(1500, 128)) * 1000)
+    counter = FriendCounts(128, 500 * 1000**2)
+    counter.add(0, points)
+    assert (counter.view([0]).in_order() == 1500).all()
+    tested, decided = counter._state[4:]
+    assert decided > tested / 2 > 100
+
+
+def test_how_many_coordinates_are_looked_at_first():
+    """Few if all points are friends or none are; all if pairs lie about at the radius."""
+    rng = np.random.default_rng(0)
+    blob = rng.normal(size=(1000, 200)) * 1000
+    middle, scale = np.zeros(200), 5000 / 127
+
+    def chosen(points, radius):
+        return first_words(points, middle, radius, scale)
+
+    assert chosen(blob, 1000 * (2 * 200) ** 0.5) == 50
+    assert chosen(blob, 1000 * (3 * 200) ** 0.5) < 45
+    assert chosen(blob, 1000 * 200**0.5) < 45
+    assert chosen(blob, 10**7) == 50  # distances from the pivot decide all pairs
+    assert chosen(blob[:100], 1000 * (3 * 200) ** 0.5) == 50
+
+
 @pytest.mark.slow
-def test_trap_largest_codes_in_most_dimensions_do_not_overflow():
+def test_trap_largest_codes_in_most_dimensions_do_not_overflow(monkeypatch):
     """Opposite corners of the code cube in 2**14 dimensions: the largest product sums there are."""
+    monkeypatch.setattr(tiles, "first_words", lambda *_: 1500)
     d = 2**14
     points = np.ones((140, d))
     points[::2] *= -1
@@ -215,7 +258,7 @@ def test_trap_ties_do_not_depend_on_batches():
 
 def test_hard_data_turn_screening_off(monkeypatch):
     """Where codes decide nothing, only every 16th tile is tried again."""
-    if not pairs.SCREENS:
+    if not blocks.SCREENS:
         pytest.skip("this processor has no 8-bit dot products")
     points = np.random.default_rng(0).integers(0, 2, size=(6000, 9)).astype(np.float64) * 10**6
     points += np.random.default_rng(1).integers(-9, 9, size=points.shape)
@@ -230,7 +273,7 @@ PROGRAM = """
 import hashlib
 import numpy as np
 from fcstream.counting import exact
-from fcstream._kernels import pairs
+from fcstream._kernels import blocks
 from fcstream.counting.exact import FriendCounts
 exact.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
 digest = hashlib.sha256()
@@ -239,7 +282,7 @@ for d in (1, 2, 7, 16, 70):
     counter = FriendCounts(d, 1100 * d)
     counter.add(0, points)
     digest.update(counter.view([0]).in_order().tobytes())
-print(pairs.SCREENS, digest.hexdigest())
+print(blocks.SCREENS, digest.hexdigest())
 """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.helpers import exact_counts
 
-from fcstream._kernels import pairs
+from fcstream._kernels import blocks
 from fcstream.counting import exact, threads, tiles
 from fcstream.counting.exact import CrossCounts, FriendCounts
 from fcstream.errors import CounterBroken
@@ -54,7 +54,7 @@ def prepared(monkeypatch):
 @pytest.mark.parametrize("d", [2, 13])
 @pytest.mark.parametrize("screened", [False, True])
 def test_many_points_at_once_are_the_same_bits_in_the_same_lanes(shape, d, screened, monkeypatch):
-    monkeypatch.setattr(pairs, "SCREENS", screened)  # products of 8 bits give the same numbers on any processor
+    monkeypatch.setattr(blocks, "SCREENS", screened)  # products of 8 bits give the same numbers on any processor
     points, radius_squared = points_of(shape, 1500, d), int(2 * d * 100**2)
     expected = exact_counts(points, radius_squared)
     ahead = prepared(monkeypatch)
