@@ -82,8 +82,18 @@ def arrange_codes(codes, order, positions, count, prefix, low, high, out, bars, 
     """
     for i in range(count):
         source, target, at = codes[order[i]], out[positions[i]], positions[i]
-        norm, total = _norm_and_sum(source[:prefix], target[:prefix])
-        rest, others = _norm_and_sum(source[prefix:], target[prefix:])
+        norm, total = np.int32(0), np.int32(0)
+        for k in range(prefix):
+            value = np.int32(source[k])
+            norm += value * value
+            total += value
+            target[k] = np.uint8(value + 128)
+        rest, others = np.int32(0), np.int32(0)
+        for k in range(prefix, codes.shape[1]):
+            value = np.int32(source[k])
+            rest += value * value
+            others += value
+            target[k] = np.uint8(value + 128)
         # With product sum p and lane start -(norm of the lane + 1) // 2, the squared distance is norm - 2 p or 1 less.
         # |x - y|**2 <= 2 |x|**2 + 2 |y|**2 bounds what the other coordinates add to the distance of the first ones.
         starts[0, at] = -128 * total - ((norm + 2 * rest + 1) >> 1)
@@ -93,18 +103,6 @@ def arrange_codes(codes, order, positions, count, prefix, low, high, out, bars, 
         bars[1, at] = (norm + rest - 1 - high) >> 1
         bars[2, at] = (norm + 2 * rest - low + 1) >> 1
         bars[3, at] = (norm - 1 - high) >> 1
-
-
-@kernel
-def _norm_and_sum(source, target):
-    """Copy signed bytes to unsigned ones that are 128 larger; returns their squared norm and their sum."""
-    norm, total = np.int32(0), np.int32(0)
-    for k in range(len(source)):
-        value = np.int32(source[k])
-        norm += value * value
-        total += value
-        target[k] = np.uint8(value + 128)
-    return norm, total
 
 
 @kernel
