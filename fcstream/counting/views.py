@@ -135,6 +135,7 @@ def view_of_few(points: NDArray[np.float64], radius_squared: float | None) -> Wi
     n, d = points.shape
     tiles = np.empty((-(-n // LANES), d, LANES))
     counts = np.empty(0 if radius_squared is None else n, np.int64)
-    few_points.count(points, radius_squared or 0.0, tiles, counts)
+    scratch = np.zeros((2, (len(tiles) + 1) * LANES), np.int32)
+    few_points.count(points, radius_squared or 0.0, tiles, counts, scratch)
     order = np.arange(len(tiles) * LANES)
     return WindowView((tiles,), (order[:n],), counts, (order,), d)

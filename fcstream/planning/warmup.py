@@ -23,7 +23,6 @@ from ..counting.tiles import LANES
 from ..counting.views import Selection
 from ..noise.samplers import Noise, SeededEntropy
 from ..releases.averages import BallAverage
-from ..releases.means.zooming import histogram
 from ..releases.options import Options
 from ..releases.totals.memory import compile_mixing
 from ..runtime.compile_cache import watching_compilation
@@ -111,11 +110,9 @@ def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
 
 
 def compile_sums() -> None:
-    """Compile, or load, sums of points in a ball and numbers of points by distance, and what draws their noise."""
-    center, noise = np.zeros(1), Noise(SeededEntropy(0))
+    """Compile, or load, sums of points in a ball, which take longest, and what draws their noise."""
     nothing = Selection(((np.zeros((1, 1, LANES)), np.zeros(LANES, np.bool_)),), 0, 1)
-    BallAverage.split(RHO_UNIT, 1).release(nothing, center, 1, noise)
-    histogram(nothing, center, [1], Fraction(1), noise)
+    BallAverage.split(RHO_UNIT, 1).release(nothing, np.zeros(1), 1, Noise(SeededEntropy(0)))
 
 
 def compile_exact_counts() -> None:
