@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,9 +68,11 @@ def route(
     rejections : list of Rejection
         Gets those of the records that are decided about here.
     """
-    mine, is_known = RoutedRecords(batch, arrivals, codes), codes >= 0
-    if not is_known.all():
-        mine = mine.pick(is_known)
+    is_known = codes >= 0
+    if is_known.all():  # no column is copied; the batch's own rejections are noted already
+        mine = RoutedRecords(replace(batch, rejections=[]), arrivals, codes)
+    else:
+        mine = RoutedRecords(batch, arrivals, codes).pick(is_known)
     if job.terms.unit == "user":
         return mine
     found = admit(job, mine.batch, mine.arrivals)

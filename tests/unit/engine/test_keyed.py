@@ -5,6 +5,7 @@ import secrets
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from contextlib import closing
 
 import numpy as np
@@ -19,7 +20,7 @@ from fcstream.connectors.files import LineSource
 from fcstream.connectors.partitioners import murmur2, partition_of
 from fcstream.engine import together
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
-from fcstream.formats.batch import Batch, Schema, as_objects
+from fcstream.formats.batch import Batch, Rejection, Schema, as_objects
 from fcstream.ledgers import open_reader
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.releases.base import Release
@@ -322,6 +323,20 @@ def test_what_a_part_answered_is_not_lost_when_the_next_one_fails(tmp_path, monk
     engine.acknowledge()
     assert engine.unpublished() == []
     engine.abort()
+
+
+@pytest.mark.parametrize("unit", ["event", "stream"])
+@pytest.mark.parametrize("names", [["rome", "oslo"], ["rome", "nowhere"]])
+def test_what_a_decoder_rejected_is_told_once(unit, names):
+    """Whether all other records have keys that are answered, or not."""
+    rejected = []
+    engine = KeyedEngine(keyed(unit, keys=["rome", "oslo"], ledger={"url": "memory:"}), on_rejection=rejected.extend)
+    broken = [Rejection("broken_record", 1)]
+    engine.take(Batch(np.array([1, 2]), rows(2), np.array([0, 2]), broken, keys=np.array(names, object)))
+    engine.close()
+    strange = {"unknown_key": 1} if "nowhere" in names else {}
+    assert Counter(each.reason for each in rejected) == {"broken_record": 1, **strange}
+    assert {reason: count for reason, count in engine.rejected.items() if count} == {"broken_record": 1, **strange}
 
 
 def test_keys_in_every_format(tmp_path):
