@@ -6,27 +6,35 @@ Each commit is checked out in a folder of its own; CHANGED is the working tree i
 process of each, the order turning, and a case tells the processor seconds of the least of some repetitions after a
 first one that compiles. Printed are the medians and the median of the rounds' ratios; a case is worse if that ratio,
 and three quarters of the rounds, are above `--least`: then the exit status is 1. `--instructions` counts instructions
-with callgrind (valgrind) in place of times, in one round and some minutes a case, where times are too noisy. What one
-of the commits cannot run is told and left out: cases use public names only.
+with callgrind (valgrind) in place of times, in one round and some minutes a case, where times are too noisy; kernels
+are then compiled beforehand, for a processor that valgrind knows. What one of the commits cannot run is told and left
+out: cases use public names only.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 REPETITIONS = 5
+SIMULATED = (
+    {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+bmi,+bmi2,+lzcnt,+popcnt,+movbe,+f16c"}
+    if platform.machine() == "x86_64"
+    else {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+)
+"""What kernels are compiled for where instructions are counted: valgrind knows no AVX-512."""
 Work = Callable[[], object]
 
 
@@ -129,9 +137,11 @@ class Commit(NamedTuple):
     tree: Path
     cache: Path
 
-    def run(self, name: str, repetitions: int, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, name: str, repetitions: int, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         own = {"PYTHONPATH": self.tree, "NUMBA_CACHE_DIR": self.cache, "PYTHONPYCACHEPREFIX": self.cache / "bytecode"}
-        environment = os.environ | {name: str(path) for name, path in own.items()}
+        environment = os.environ | {name: str(path) for name, path in own.items()} | dict(more or {})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment["PYTHONHASHSEED"] = "0"  # else the same work takes other instructions in each process
         command = [*prefix, sys.executable, __file__, "--case", name, str(repetitions)]
@@ -144,9 +154,10 @@ class Commit(NamedTuple):
 
     def instructions(self, name: str) -> float | None:
         """Millions of instructions of a case that is done twice, less those of one that is done once."""
-        found = []
+        self.run(name, 0, more=SIMULATED)  # compiles, which takes valgrind minutes
+        found, counting = [], ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         for repetitions in (0, 1):
-            done = self.run(name, repetitions, ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            done = self.run(name, repetitions, counting, SIMULATED)
             told = re.search(r"Collected : ([0-9]+)", done.stderr)
             if done.returncode or told is None:
                 return None

@@ -8,35 +8,23 @@ from __future__ import annotations
 
 import functools
 
-import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from . import kernel
-from .vectors import WIDTH, Squares, load, splat, store, sum_loop
-
-
-def _target_features() -> set[str]:
-    """Return the features of the processor for which Numba compiles."""
-    if config.CPU_NAME is None and config.CPU_FEATURES is None:
-        found = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    else:
-        found = {part[1:] for part in (config.CPU_FEATURES or "").split(",") if part.startswith("+")}
-    return found if config.ENABLE_AVX else {name for name in found if not name.startswith("avx")}
-
+from .vectors import FEATURES, HAS_AVX512, WIDTH, Squares, load, splat, store, sum_loop
 
 LANES = 32
 SCREEN_ROWS = 8
 """Number of rows of a screened block; arrays of rows have as many neutral rows behind the last one of each class."""
 EARLY = 4
 """Bit of what `screen_block` returns."""
-_FEATURES = _target_features()
-SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= _FEATURES
+SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= FEATURES
 """Whether this processor screens pairs with 8-bit dot products."""
 # Rows and vectors of lanes held at once, by the number of registers: 6 x 4 sums fill AVX-512, 4 x 1 (8 halves) AVX2.
-ROWS, VECTORS = (6, 4) if "avx512f" in _FEATURES else (4, 1)
+ROWS, VECTORS = (6, 4) if HAS_AVX512 else (4, 1)
 
 
 def _add_to(builder, base, offset, value):  # type: ignore[no-untyped-def]

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba import config
 from numba.core import cgutils
+
+
+def _target_features() -> set[str]:
+    """Return the features of the processor for which Numba compiles."""
+    if config.CPU_NAME is None and config.CPU_FEATURES is None:
+        found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    else:
+        found = {part[1:] for part in (config.CPU_FEATURES or "").split(",") if part.startswith("+")}
+    return found if config.ENABLE_AVX else {name for name in found if not name.startswith("avx")}
+
 
 WIDTH = 8  # numbers of 64 bits in a vector; on narrower machines LLVM splits it
 DOUBLES = ir.VectorType(ir.DoubleType(), WIDTH)
 WORDS = ir.VectorType(ir.IntType(64), WIDTH)
-HAS_AVX512 = llvm.get_host_cpu_features().get("avx512f", False)
+FEATURES = _target_features()
+HAS_AVX512 = "avx512f" in FEATURES
 
 
 def splat(builder, value, vector=DOUBLES):  # type: ignore[no-untyped-def]
