@@ -1,12 +1,12 @@
 """Every compiled function, one file per family: arrays in, arrays out.
 
 Here belongs whatever carries a Numba decorator. A kernel draws no randomness, reads no file, and calls nothing outside
-this folder: compiled code is kept until one of the files changes that it was made from, and only those of this folder
-are looked at (see `kernel`). What calls a kernel, and checks its arguments, belongs to the package that needs it.
+this folder: code that was compiled from a file is kept until that file, or another one of this folder that it imports,
+changes. What calls a kernel, and checks its arguments, belongs to the package that needs it.
 
-Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR.
-Where none of them can be written, it goes to a private folder that is deleted when the process ends, and a warning says
-so. A folder that others can write to is refused, because this process would run whatever code they put there.
+Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR. Where
+none of them can be written, it goes to a private folder that is deleted when the process ends, and a warning says so. A
+folder that others can write to is refused, because this process would run whatever code they put there.
 """
 
 import atexit

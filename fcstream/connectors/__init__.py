@@ -1,7 +1,7 @@
 """Where records come from and where releases go: files, brokers, databases and web servers, found by URL scheme.
 
-Here belongs everything that talks to an outside system: one folder for each, with its source, sink and connection,
-and what they share (URLs, TLS, retries, the spool, dead letters). What is inside a message is not read here but in
+Here belongs everything that talks to an outside system: one folder for each, with its source, sink and connection, and
+what they share (URLs, TLS, retries, the spool, dead letters). What is inside a message is not read here but in
 `fcstream.formats`; when to read and when to stop is decided in `fcstream.service`, and the engine never imports this.
 
 Files: `sources`, `sinks` (what every source and sink promises), `base` (what live sources promise besides), `registry`
@@ -11,10 +11,10 @@ through it, from a broker or from senders who wait), `partitioners`, `dead_lette
 (columns), `csv_tables`, `parquet_parts`, `line_protocol`, `libraries`, and a folder for each broker, database or
 protocol.
 
-A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
-``fcstream.queues`` (brokers that forget what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first
-three name a class that is made with an address, and for sources also with the consumer's name; the last one names a
-`probes.Probe` for ``fcstream doctor``.
+A connector of another package is found by its scheme through the entry points ``fcstream.sources``, ``fcstream.queues``
+(sources whose broker forgets what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first three name a
+class that is made with an address, in the first two also with the consumer's name; the last one names a `probes.Probe`
+for ``fcstream doctor``.
 """
 
 from __future__ import annotations

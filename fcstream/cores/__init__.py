@@ -1,6 +1,6 @@
-"""Friend counts decide, with noise, which points may be averaged.
+"""A core: points with enough friends (points near them), selected with noise, which may then be averaged.
 
-Here belong the filters of FriendlyCore, those for sampled pairs, those for points that one record replaces, and the
-generator of its first version. How friends are counted is in `fcstream.counting`; the value that is released of a
-core is in `fcstream.releases`.
+Here belong the filters that select it, as FriendlyCore (ICML 2022) describes them: with all pairs counted, with a
+sample of them, for neighbors that differ in one replaced record, and the generator of that paper's first version. How
+friends are counted is in `fcstream.counting`; what is released from a core is in `fcstream.releases`.
 """

@@ -6,5 +6,7 @@ seal, publish, acknowledge), and when a budget is exhausted. Brokers, signals, c
 
 Files: `stream` (data frames in and out); `engine`, `keyed` (what programs call); `intake` (what is pushed becomes a
 batch); `records` (of open windows); `first_window` and `progress` (which windows have releases); `closing` (charge,
-compute, seal); `outbox` (publish, acknowledge); `exhaustion` (when a budget ends).
+compute, seal); `outbox` (publish, acknowledge); `exhaustion` (when a budget ends); `epochs` (what windows leave to
+later ones); `opening` (the engine that a configuration needs); and of streams with keys `routing` (which key a record
+has), `together` (closes all keys), `discovering` (finds keys), `shared_users` (one budget over all keys).
 """

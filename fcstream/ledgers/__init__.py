@@ -10,8 +10,8 @@ user has left), `retired_streams`, `rollback_guard`, `history` (what was spent, 
 for SQLite and PostgreSQL.
 
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
-made with what follows the scheme's colon, and `Terms`. It satisfies `Ledger`; `fcstream.testing.LedgerContract` tests
-that. The ``budget`` commands read the ledgers of this package only.
+made with two arguments, what follows the scheme's colon and the `Terms`. It satisfies `Ledger`;
+`fcstream.testing.LedgerContract` tests that. The ``budget`` commands read the ledgers of this package only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Commented sample configurations, one for each kind of release and each source.
+"""Sample configurations with comments, which ``fcstream init`` puts together from a kind of release and a source.
 
-A file here is what one kind of release adds: features, ``[release]`` and ``[budget]``. Lines that begin with ``#:``
-stand for what depends on the source, or on the name of the file that is written; `template` fills them in.
+A file here is the part of one kind: features, ``[release]`` and ``[budget]``. Lines that begin with ``#:`` stand for
+what depends on the source, or on the name of the file that is written; `fcstream.cli.tools` fills them in.
 """
 
 from __future__ import annotations

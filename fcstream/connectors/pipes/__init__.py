@@ -1,6 +1,6 @@
 """Pipes: records from the program that started this process, and releases to it, over standard input and output.
 
-Here belongs what is particular to standard streams of a live stream: input that ends, comes once and is acknowledged
-by nobody, and output whose reader may go away. Files that end (`jsonl:-` as a source) are read by
+Here belongs what standard input and output need in a live stream: records come once, nobody is told that they were
+read, and the reader of the releases may go away. A job over files that reads standard input to its end (`jsonl:-`) uses
 `fcstream.connectors.files`.
 """

@@ -1,6 +1,6 @@
 """Running totals over an epoch of windows, whose error hardly grows with their number.
 
-Here belong the factorization of prefix sums, the noise that it leaves in totals, ranges and windows, and the memory of
-an epoch. What is added up (counts, sums, histograms) is in `fcstream.releases.statistics`; where the memory is kept is
-in `fcstream.ledgers`.
+Here belong the factorization of prefix sums, how much noise totals, ranges and single windows have by it, and the
+states that windows of an epoch leave to later ones. What is added up (counts, sums, histograms) is in
+`fcstream.releases.statistics`; the ledger that keeps the states is in `fcstream.ledgers`.
 """
