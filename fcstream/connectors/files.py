@@ -85,7 +85,7 @@ class LineSource:
         self._file = _open(path)
         self._splitter = LineSplitter()
         self._pending: list[bytes] = []
-        self._ended = False
+        self._ended = self._has_begun = False
         self._next = 0
         self._to_utf8: Transcoder | None = None
         with on_error(self.close):
@@ -102,8 +102,6 @@ class LineSource:
         def make(source: LineSource) -> LineDecoder:
             source._to_utf8 = dialect.to_utf8()
             header = b"" if dialect.header else source._header()
-            if dialect.header:
-                source._skip_byte_order_mark()
             try:
                 return CsvRows(schema, header, dialect)
             except ConfigError as error:
@@ -143,12 +141,6 @@ class LineSource:
         self._next = 1
         return self._pending.pop(0)
 
-    def _skip_byte_order_mark(self) -> None:
-        while not self._pending and not self._ended:
-            self._read_block()
-        if self._pending:
-            self._pending[0] = self._pending[0].removeprefix(BOM)
-
     def _read_block(self) -> None:
         try:
             # A pipe is read as far as it has data; unpacking is faster in whole blocks.
@@ -167,6 +159,9 @@ class LineSource:
             self._pending.extend(self._splitter.split(block))
         if self._ended:
             self._pending.extend(self._splitter.last())
+        if self._pending and not self._has_begun:
+            self._has_begun = True
+            self._pending[0] = self._pending[0].removeprefix(BOM)
 
 
 def _open(path: str) -> BufferedIOBase:

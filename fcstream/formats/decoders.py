@@ -207,7 +207,7 @@ class CsvRows:
     Raises
     ------
     ConfigError
-        A column that the schema names is not there.
+        A column that the schema names is not there, or is there more than once.
     """
 
     def __init__(self, schema: Schema, header: bytes, dialect: CsvDialect = COMMAS) -> None:
@@ -223,6 +223,9 @@ class CsvRows:
         absent = [name for name in wanted if name not in columns]
         if absent:
             raise ConfigError(_lacking(absent, columns, dialect))
+        twice = next((name for name in wanted if columns.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"the first line must name the column {twice!r} once: rename the others, or delete them")
         self._columns = [columns.index(name) for name in wanted]
         self._numbers: frozenset[str] = frozenset()  # what is written with a decimal comma
         if dialect.decimal == ",":

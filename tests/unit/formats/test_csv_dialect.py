@@ -174,6 +174,28 @@ def test_errors_about_columns_say_where_they_are_named():
         CsvRows(Schema("t", "ms", ("temp",)), b"t,temp", CsvDialect(";"))
 
 
+def test_a_column_that_is_read_is_named_once():
+    """The first of two was taken without a word."""
+    schema = Schema("t", "ms", ("temp",))
+    with pytest.raises(ConfigError, match=r"the first line must name the column 'temp' once: rename the others"):
+        CsvRows(schema, b"t,temp,temp")
+    found = CsvRows(schema, b"t,other,temp,other").decode([b"1,2,3,4"], 0)
+    assert found.values.tolist() == [[3.0]]
+
+
+@pytest.mark.parametrize("block", [1, 2, 2**20])
+@pytest.mark.parametrize(("kind", "header"), [("jsonl", ""), ("csv", "t,a\n")])
+def test_a_byte_order_mark_costs_no_record(tmp_path, monkeypatch, kind, header, block):
+    """Of JSON lines it took the first one."""
+    monkeypatch.setattr("fcstream.connectors.files.BLOCK_BYTES", block)
+    lines = ["1,2.5", "2,3.5"] if kind == "csv" else ['{"t": 1, "a": 2.5}', '{"t": 2, "a": 3.5}']
+    (tmp_path / "x").write_bytes(codecs.BOM_UTF8 + (header + "\n".join(lines)).encode())
+    with closing(open_source(f"{kind}:{tmp_path / 'x'}", Schema("t", "ms", ("a",)))) as source:
+        batches = list(iter(lambda: source.poll(10), None))
+    assert [x for batch in batches for (x,) in batch.values.tolist()] == [2.5, 3.5]
+    assert not any(batch.rejections for batch in batches)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_hostile_files(tmp_path, dialect):
