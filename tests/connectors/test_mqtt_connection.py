@@ -13,6 +13,7 @@ import time
 import traceback
 
 import pytest
+from support.helpers import open_sockets
 from support.mqtt import HOST, Mosquitto, MqttClient, drain, queue, sink, spooled
 from support.proxy import Proxy
 from support.queues import MIB
@@ -46,6 +47,20 @@ def tls_proxy(port, certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return Proxy(port, context)
+
+
+@pytest.mark.parametrize("made", [queue, lambda topic: sink(topic).thing])
+def test_a_closed_connection_leaves_no_socket_to_the_garbage_collector(mqtt_topic, made):
+    before = open_sockets()
+    gc.disable()
+    try:
+        opened = made(mqtt_topic)
+        assert open_sockets() > before
+        opened.close()
+        del opened
+        assert open_sockets() <= before
+    finally:
+        gc.enable()
 
 
 def test_cut_in_the_middle_of_batches(mqtt_client, mqtt_topic, tmp_path):

@@ -22,6 +22,7 @@ from ..tls import tls_context, tls_failure
 from ..urls import Address
 
 T = TypeVar("T")
+_CALLBACKS = ("connect", "disconnect", "message", "publish", "socket_register_write", "subscribe", "unsubscribe")
 LOG = logging.getLogger("fcstream.connectors.mqtt")
 _ANSWER_S = 10.0
 _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second one for connections that are served between other work only
@@ -30,6 +31,14 @@ _NOTHING = "fcstream/nothing"  # a topic that is asked for because the response 
 _FIGHT, _FIGHT_S = 10, 10.0
 _MAX = 1_000_000  # messages that are kept while a response is waited for; no broker sends as many unasked
 _MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
+
+
+def detach(client: Any) -> None:
+    """Take its callbacks from a client that is done: they hold it in a circle of references, which would keep its
+    sockets open until the garbage is collected.
+    """
+    for name in _CALLBACKS:
+        setattr(client, f"on_{name}", None)
 
 
 class BrokerRefused(Exception):
@@ -322,7 +331,7 @@ class MqttConnection:
 
     def close(self) -> None:
         self._lose("closed", False)
-        close_quietly(self.client.disconnect, self._stop)
+        close_quietly(self.client.disconnect, self._stop, lambda: detach(self.client))
 
     def _start(self) -> None:
         self.client.on_socket_register_write = lambda *_: None  # packets wait until `_serve` writes them

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ...connectors.mqtt.connection import detach
 from ...connectors.tls import tls_context, tls_failure
 from ...connectors.urls import Address, parse
 from ...errors import ConfigError, SourceError, needs_package
@@ -82,6 +83,7 @@ class _MqttClient:
     def close(self) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+        detach(self.client)
 
 
 def _address(url: str, key: str) -> tuple[Address, str]:

@@ -1,6 +1,7 @@
 """Devices over real transports: MQTT by the machine's broker, HTTP by a server of our own."""
 
 import contextlib
+import gc
 import http.server
 import itertools
 import json
@@ -15,7 +16,7 @@ import urllib.request
 import numpy as np
 import pytest
 from support.devices import PLANE, Direct, devices
-from support.helpers import free_port, service
+from support.helpers import free_port, open_sockets, service
 
 from fcstream.accounting.filters import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError
@@ -381,6 +382,20 @@ def test_an_mqtt_gateway_that_fails_while_messages_wait_ends(url):
     transport.close()
     gateway.close()
     assert not gateway._thread.is_alive()
+
+
+def test_what_is_closed_leaves_no_socket_to_the_garbage_collector(url):
+    before = open_sockets()
+    gc.disable()
+    try:
+        gateway, transport = MqttGateway(url, "one", Gateway(devices())), MqttTransport(url)
+        assert open_sockets() > before
+        transport.close()
+        gateway.close()
+        del gateway, transport
+        assert open_sockets() <= before
+    finally:
+        gc.enable()
 
 
 def test_mqtt_addresses():
