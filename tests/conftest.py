@@ -7,8 +7,11 @@ and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,15 @@ pytest_plugins = [  # fixtures for servers
 ]
 
 _MEMORY = "/dev/shm"
+_COMPILED = "FCSTREAM_TESTS_COMPILED"
+_COMPILE = """
+import pathlib, sys
+try:
+    import fcstream
+    fcstream.warm_up()
+finally:
+    pathlib.Path(sys.argv[1]).touch()
+"""
 
 
 def _is_roomy() -> bool:
@@ -45,10 +57,11 @@ settings.load_profile("patient")
 
 TESTS = Path(__file__).parent
 SERVERS = {"mqtt_client", "nats_server", "postgres_url", "rabbitmq", "redis_client"}
-# The order of files: those that take minutes first, so that no worker is left alone with one of them. What computes all
-# the time begins beside what waits for others.
-FIRST = ("audit/test_planted.py", "recovery", "audit", "unit/spark", "browser", "connectors", "unit", "statistical")
-FIRST += ("repository",)
+# The order of files. What waits for others (servers, processes, clocks) lies evenly among what computes all the time,
+# so that no core is idle while some worker waits; of both, what takes minutes comes first.
+COMPUTE = ("audit/test_planted.py", "unit/ledgers/test_postgres_faults.py", "repository/test_benches.py", "audit")
+COMPUTE += ("unit/releases", "repository/test_real_data.py", "unit", "statistical", "repository")
+WAIT = ("recovery", "browser", "connectors", "unit/spark", "unit/service", "unit/runtime", "unit/cli")
 
 LONG = {  # files of ten processor seconds and more
     "repository/test_real_data.py",
@@ -61,21 +74,39 @@ LONG = {  # files of ten processor seconds and more
     "unit/releases/test_searched_means.py",
     "unit/reporting/test_documents.py",
     "unit/reporting/test_looks.py",
-    "unit/service/test_released_values.py",
 }
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs pytest in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt processes that they start
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files that have the most tests
     if (getattr(config.option, "numprocesses", None) or 0) > 2 and not hasattr(config, "workerinput"):
         # One process compiles while many collect: else each of them would compile the same.
-        compiling = subprocess.Popen([sys.executable, "-c", "import fcstream; fcstream.warm_up()"])
+        folder = tempfile.TemporaryDirectory()
+        os.environ[_COMPILED] = f"{folder.name}/compiled"
+        compiling = subprocess.Popen([sys.executable, "-c", _COMPILE, os.environ[_COMPILED]])
+        config.add_cleanup(folder.cleanup)
         config.add_cleanup(compiling.wait)
 
 
-def _place(item):
-    path = item.path.relative_to(TESTS)
-    return next(i for i, first in enumerate(FIRST) if path.is_relative_to(first))
+def pytest_collection_finish(session):
+    """Let no test begin before that process has ended."""
+    if hasattr(session.config, "workerinput") and _COMPILED in os.environ:
+        while not Path(os.environ[_COMPILED]).exists():
+            time.sleep(0.1)
+
+
+def _places(items):
+    """Return for each file its place in the order, from 0 to 1."""
+    files = dict.fromkeys(item.path.relative_to(TESTS) for item in items)
+    places = {}
+    waiting = {path for path in files if any(path.is_relative_to(folder) for folder in WAIT)}
+    for some, folders in ((waiting, WAIT), (files.keys() - waiting, COMPUTE)):
+        order = {path: next(i for i, folder in enumerate(folders) if path.is_relative_to(folder)) for path in some}
+        ordered = sorted(some, key=lambda path: (order[path], path))
+        places |= {path: (i + 0.5) / len(ordered) for i, path in enumerate(ordered)}
+    return places
 
 
 def _is_fast(item):
@@ -93,7 +124,8 @@ def _is_fast(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    items.sort(key=_place)
+    places = _places(items)
+    items.sort(key=lambda item: places[item.path.relative_to(TESTS)])
     for item in items:
         if _is_fast(item):
             item.add_marker("fast")

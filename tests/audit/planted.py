@@ -291,10 +291,17 @@ FAULTS = [
     ),
     Fault(
         "records beyond the ball that stay where they are",
-        "releases/statistics/clipped.py",
-        "moments.clip_rows(rows, norms, float(radius_squared), float(1 << shift), float(limit))",
-        "moments.clip_rows(rows, norms, 2.0**52, float(1 << shift), 2.0**52)",
+        "releases/statistics/clipped_sums.py",
+        "(float(radius_squared), float(1 << shift), float(limit))",
+        "(2.0**52, float(1 << shift), 2.0**52)",
         (CLIPPED_AUDIT,),
+    ),
+    Fault(
+        "products of more records than 32 bits can hold",
+        "releases/statistics/clipped_sums.py",
+        "((2**34 - 1) // max(1, limit))",
+        "((2**35 - 1) // max(1, limit))",
+        (f"{CLIPPED}test_sums_of_products_are_exact_at_the_ends_of_what_is_proven",),
     ),
     Fault(
         "quantiles of scales at twice their epsilon",
@@ -333,10 +340,10 @@ FAULTS = [
     ),
     Fault(
         "a sample of the first records",
-        "releases/statistics/scales.py",
-        "rows = rows[sampled_rows(len(rows), Fraction(wanted, size), noise)]",
-        "rows = rows[:wanted]",
-        (f"{CLIPPED}test_scales_of_a_sample_are_near_those_of_all",),
+        "releases/statistics/learned.py",
+        "sampled_rows(len(rows), Fraction(wanted, self.size_hint), noise)",
+        "np.arange(wanted)",
+        (f"{LEARNED}test_scales_of_a_sample_are_near_those_of_all",),
     ),
     Fault(
         "second moments of points at a fraction of their sensitivity",
@@ -441,8 +448,8 @@ FAULTS = [
     Fault(
         "a sampler of half the deviation",
         "noise/samplers.py",
-        "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator\n",
-        "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator / 4\n",
+        "settings = math.isqrt(numerator // denominator) + 1, numerator / denominator\n",
+        "settings = math.isqrt(numerator // denominator) + 1, numerator / denominator / 4\n",
         ("statistical/test_noise.py::test_discrete_gaussian_has_the_right_law_and_no_other",),
     ),
     # -- what leaves without noise -------------------------------------------------------------------------------------
