@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_NOTHING = PrivacyLoss()
 STREAM_BLOCK = "stream"
 """Block of the unit ``stream``."""
 TOTAL_BLOCK = "total"
@@ -106,8 +107,7 @@ class Terms(Generic[LossT]):
         return self.total if block == TOTAL_BLOCK and self.total is not None else self.capacity
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WindowKey:
+class WindowKey(NamedTuple):
     """The opening and the close of a window, which identify it in the ledger."""
 
     open_ms: int
@@ -141,7 +141,7 @@ class SealedRelease(NamedTuple):
 
     window: WindowKey
     body: bytes
-    refund: PrivacyLoss = PrivacyLoss()
+    refund: PrivacyLoss = _NOTHING
 
 
 class EpochState(NamedTuple):
@@ -207,7 +207,7 @@ class Charge:
         self.spent = spent
         self.is_redraw = is_redraw
         self._used = False
-        self._started = PrivacyLoss()
+        self._started = _NOTHING
 
     def use(self, needed: PrivacyLoss) -> None:
         """Use up the whole charge; a release of one stage calls this before its first draw.
@@ -296,6 +296,8 @@ def public_blocks(request: Request) -> tuple[str, ...]:
 
 def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     """Return the largest rho and the largest delta of some losses."""
+    if len(losses) == 1:
+        return losses[0]
     return PrivacyLoss(
         max((loss.rho_nano for loss in losses), default=0), max((loss.delta_femto for loss in losses), default=0)
     )

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import threading
 import urllib.parse
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -62,8 +63,7 @@ class LedgerFile:
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
-        self._unwritten: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._waiting: set[int] = set()
+        self._forget_unwritten()
         self._flushes = False
         self.db = connect(path, create=create)
         self._inode = _inode(path)
@@ -164,12 +164,13 @@ class LedgerFile:
 
         A key begins with the number of the row's stream.
         """
-        self._unwritten.setdefault(statement, {})[key] = row
+        self._unwritten[statement][key] = row
         self._waiting.add(key[0])
 
     def unwritten(self, statement: str, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the row that waits to be written with a statement and a key, if there is one."""
-        return self._unwritten[statement].get(key) if statement in self._unwritten else None
+        rows = self._unwritten.get(statement)
+        return None if rows is None else rows.get(key)
 
     def write(self, number: int | None = None) -> None:
         """Write the rows that wait: of all streams, in the order of their statements. With a number, if that stream has
@@ -181,7 +182,8 @@ class LedgerFile:
             self._forget_unwritten()
 
     def _forget_unwritten(self) -> None:
-        self._unwritten, self._waiting = {}, set()
+        self._unwritten = defaultdict[str, dict[tuple[Any, ...], tuple[Any, ...]]](dict)
+        self._waiting = set[int]()
 
     def _flush(self, flush: bool) -> None:
         """Let transactions wait for the disk or not. An interrupt at any line leaves a later flush to be asked for."""
@@ -278,14 +280,13 @@ def _disown_all() -> None:
 
 def _close_all() -> None:
     with _FILES_LOCK:
+        _disown_all()  # Ctrl-C below must not leave a connection to the interpreter, which would close it
         for file in list(_FILES):
             if file.pid == os.getpid():
                 _FILES.remove(file)
                 # A daemon thread may be in the middle of a charge: it can end that one, and cannot begin another.
                 if file.lock.acquire(timeout=_LAST_CHARGE_S):
                     file._close()
-                else:
-                    file.disown()
 
 
 def _after_fork() -> None:

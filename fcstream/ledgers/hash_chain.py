@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -29,6 +30,8 @@ MASK = 2**60 - 1
 TAIL = 1000
 """How many of the newest journal rows have their links checked when a ledger is opened."""
 _JOINED = ["|".join(["%s"] * columns) for columns in range(16)]
+_FIRST_BITS = struct.Struct(">Q").unpack_from
+_OF_NOTHING = hashlib.sha256().digest()
 _FEW_TERMS = 64
 _TERMS: dict[tuple[bytes, bytes], Terms] = {}  # by the text before and after the stream's name
 
@@ -40,14 +43,16 @@ def origin(salt: bytes) -> bytes:
 
 def link(chain: bytes, row: Row) -> bytes:
     """Return the link of a row that follows the link `chain`."""
-    head = (_JOINED[7] % row[:7]).encode()
-    return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row.body).digest()).digest()
+    head, body = (_JOINED[7] % row[:7]).encode(), row.body
+    inner = hashlib.sha256(body).digest() if body else _OF_NOTHING
+    return hashlib.sha256(chain + hashlib.sha256(head).digest() + inner).digest()
 
 
 def mark(*columns: object) -> int:
     """Return 60 bits of the hash of a summary row, given as the table's first letter and the row's columns."""
     text = _JOINED[len(columns)] % columns
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
+    (first,) = _FIRST_BITS(hashlib.sha256(text.encode()).digest())
+    return int(first) >> 4
 
 
 def state_mark(state: EpochState) -> int:

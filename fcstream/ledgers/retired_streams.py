@@ -14,6 +14,7 @@ from ..errors import LedgerMismatch
 from . import hash_chain
 from .base import WindowKey, is_shared, root_of
 from .files import LedgerFile, translated_errors
+from .rollback_guard import RollbackGuard
 from .sqlite.tables import StreamTables, check_listed, stream_numbers
 
 
@@ -67,9 +68,8 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
             tables.save()
             tables.drop_states()
             file.db.execute("UPDATE streams SET stream = ?, retired = 1 WHERE number = ?", (name, number))
-            done.append((tables.rollback_guard(), tables.head))
-    for rollback_guard, head in done:
-        rollback_guard.note(head.seq, head.chain)
+            done.append((tables.guard, tables.head.seq, tables.head.chain))
+    RollbackGuard.note_together(done)
     return later
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import LedgerDamaged
 
@@ -34,9 +34,13 @@ class GuardFile:
         with open(self.path, "rb") as file:
             return os.pread(file.fileno(), size, start)
 
-    def write(self, data: bytes, start: int) -> None:
+    def open(self) -> None:
+        """Make the file if it is absent, and keep it open."""
         if self._file < 0:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes | bytearray, start: int) -> None:
+        self.open()
         os.pwrite(self._file, data, start)
 
     def close(self) -> None:
@@ -44,6 +48,11 @@ class GuardFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _line(seq: int, chain: bytes) -> bytes:
+    text = f"{seq:020} {chain.hex()}".encode()
+    return b"%s %08x\n" % (text, zlib.crc32(text))
 
 
 class RollbackGuard:
@@ -113,10 +122,33 @@ class RollbackGuard:
 
     def note(self, seq: int, chain: bytes) -> None:
         """Remember the last row and its link. A failure is ignored: the guard is then merely behind its ledger."""
-        text = b"%020d %s" % (seq, chain.hex().encode())
         with contextlib.suppress(OSError):
-            self._file.write(b"%s %08x\n" % (text, zlib.crc32(text)), self._start + self._turn * _WIDTH)
+            self._file.write(_line(seq, chain), self._start + self._turn * _WIDTH)
             self._turn = 1 - self._turn
+
+    @staticmethod
+    def note_together(notes: Sequence[tuple[RollbackGuard, int, bytes]]) -> None:
+        """Do what `note` does for several guards of one file, whose lines are written at once if they lie together.
+
+        What lies between them is written as it is, so a write that is torn leaves it intact. Nobody else may write to
+        the file meanwhile.
+        """
+        numbers = [guard._number for guard, _, _ in notes]
+        if max(numbers) - min(numbers) > 2 * len(notes) - 3:  # few, or far from each other
+            for guard, seq, chain in notes:
+                guard.note(seq, chain)
+            return
+        file, start = notes[0][0]._file, 2 * _WIDTH * (min(numbers) - 1)
+        size = 2 * _WIDTH * max(numbers) - start
+        with contextlib.suppress(OSError):
+            file.open()
+            lines = bytearray(file.read(start, size).ljust(size, b"\0"))
+            for guard, seq, chain in notes:
+                at = guard._start + guard._turn * _WIDTH - start
+                lines[at : at + _WIDTH] = _line(seq, chain)
+            file.write(lines.rstrip(b"\0"), start)
+            for guard, _, _ in notes:
+                guard._turn = 1 - guard._turn
 
     @property
     def _start(self) -> int:

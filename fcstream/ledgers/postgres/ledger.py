@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -464,7 +464,7 @@ class PostgresLedger:
             changed, admitted = user_budgets.charge(held, users, loss, terms.capacity, window.open_ms, elsewhere.users)
             marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
         after = None if users is None else user_budgets.redigest(digest, held, marks)
-        values = (terms.stream, *self._seen, token, *astuple(window), *loss.parts, texts(blocks), after)
+        values = (terms.stream, *self._seen, token, *window, *loss.parts, texts(blocks), after)
         seen = self._group(db).write(values)
         self._store_users(db, changed, marks)
         own |= {block: own.get(block, PrivacyLoss()) + loss for block in blocks}

@@ -56,6 +56,7 @@ from .tables import StreamTables, WindowRow, rows_of, settings_of, stream_number
 
 _MANY = 125  # streams, of which each changes some eight pages from charge to acknowledgment
 _LOG_PAGES = 8
+_NOTHING = PrivacyLoss()
 
 
 class SQLiteLedger:
@@ -102,7 +103,6 @@ class SQLiteLedger:
         self.path = path
         self._pid = os.getpid()
         self._stream = ""  # once it is ours
-        self._rollback_guard: RollbackGuard | None = None
         if beside is None:
             self._file = LedgerFile.share(path, create=create)
         else:
@@ -185,8 +185,8 @@ class SQLiteLedger:
         for key in windows:
             found = tables.window(key)
             if found is not None and found.state == "sealed":
-                tables.put_window(found, found._replace(state="acknowledged"))
-                tables.append("acknowledge", key, PrivacyLoss(), "", b"")
+                tables.put_window(found, found.after("acknowledged", found.loss, found.sealed_seq))
+                tables.append("acknowledge", key, _NOTHING, "", b"")
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
@@ -311,7 +311,6 @@ class SQLiteLedger:
         self._stream = name
         if not found.is_new:
             tables.check()
-        self._rollback_guard = tables.rollback_guard()
 
     def _tables_of(self, number: int) -> StreamTables:
         tables = StreamTables(self._file, self.path, number)
@@ -338,7 +337,7 @@ class SQLiteLedger:
         admitted = None
         if request.users is not None:
             admitted = self._charge_users(tables, request, request.users, elsewhere)
-        after = held | {block: held.get(block, PrivacyLoss()) + request.loss for block in names}
+        after = held | {block: held.get(block, _NOTHING) + request.loss for block in names}
         for block in names:
             tables.put_block(block, held.get(block), after[block])
         self._note(tables, request, ",".join(names), b"" if admitted is None else tables.head.users)
@@ -351,8 +350,8 @@ class SQLiteLedger:
         """Read what this stream has spent of the blocks that a request may be charged to."""
         users = () if request.users is None else (USER_BLOCK,)
         total = () if self.terms.total is None else (TOTAL_BLOCK,)
-        held = {block: tables.block_if_any(block) for block in (*request.blocks, *users, *total)}
-        return {block: spent for block, spent in held.items() if spent is not None}
+        read, blocks = tables.block_if_any, (*request.blocks, *users, *total)
+        return {block: spent for block in blocks if (spent := read(block)) is not None}
 
     def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
         """Write the charge to the journal and to the table of windows."""
@@ -425,20 +424,19 @@ class SQLiteLedger:
         found = tables.window(window)
         if found is not None and found.state != "charged":
             raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its release is final")
-        charged = PrivacyLoss() if found is None else found.loss
+        charged = _NOTHING if found is None else found.loss
         if not refund.fits(charged):
             raise LedgerError(f"window {window.open_ms} was charged {charged}: {refund} cannot be refunded")
         # No refund after a second draw, since nobody knows what the first one used; and for users only of the last
         # window, since a user's entry remembers only the last window that was charged to it.
         if found is not None and (found.draws > 1 or (self.terms.unit == "user" and tables.last_charged() != window)):
-            refund = PrivacyLoss()
-        root = self._refund(tables, window, refund, found.blocks) if found and refund != PrivacyLoss() else ""
+            refund = _NOTHING
+        root = self._refund(tables, window, refund, found.blocks) if found and refund != _NOTHING else ""
         seq = tables.append("seal", window, refund, root, answer.body)
         if found is None:  # a refusal: nothing was charged
             sealed = WindowRow(window.open_ms, window.close_ms, "sealed", 0, 0, 0, "", seq)
         else:
-            left = charged - refund
-            sealed = found._replace(state="sealed", sealed_seq=seq, rho=left.rho_nano, delta=left.delta_femto)
+            sealed = found.after("sealed", charged - refund, seq)
         tables.put_window(found, sealed)
 
     def _refund(self, tables: StreamTables, window: WindowKey, refund: PrivacyLoss, names: str) -> str:
@@ -517,6 +515,5 @@ def _transaction_of(ledgers: Sequence[SQLiteLedger], *, flush: bool = True) -> I
             yield
             for tables in changed:
                 tables.save()
-        for ledger in ledgers if flush else ():
-            assert ledger._rollback_guard is not None
-            ledger._rollback_guard.note(ledger._tables.head.seq, ledger._tables.head.chain)
+        if flush:
+            RollbackGuard.note_together([(tables.guard, tables.head.seq, tables.head.chain) for tables in changed])

@@ -52,7 +52,7 @@ CREATE TABLE states (
     body BLOB NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (stream, answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
 _KEYS = {"blocks": "stream, block", "windows": "stream, open_ms, close_ms"}
-_FEW_WINDOWS = 1024  # that memory holds of one stream
+_FEW_WINDOWS = 1024  # that memory holds of one stream; and blocks
 _FEW = 64  # buckets that are read one by one
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows WHERE stream = ?"
 _BLOCK = "SELECT block, rho, delta, mark FROM blocks WHERE stream = ?"
@@ -88,6 +88,11 @@ class WindowRow(NamedTuple):
     def loss(self) -> PrivacyLoss:
         """Return the loss charged to the window, less refunds."""
         return PrivacyLoss(self.rho, self.delta)
+
+    def after(self, state: str, loss: PrivacyLoss, sealed_seq: int | None) -> WindowRow:
+        """Return the row of the window in another state."""
+        opens, closes, _, draws, _, _, blocks, _ = self
+        return WindowRow(opens, closes, state, draws, loss.rho_nano, loss.delta_femto, blocks, sealed_seq)
 
     @property
     def state_of(self) -> hash_chain.State:
@@ -133,13 +138,19 @@ class StreamTables:
     name : str
         Name under which the stream is listed in the table `streams`.
     is_retired : bool
+    guard : RollbackGuard
+        Remembers how far the stream's journal came.
     """
 
     def __init__(self, file: LedgerFile, path: str, number: int) -> None:
         self.path, self.number = path, number
         self._file = file
+        self.guard = RollbackGuard(file.guards, number)
         self._open_windows: dict[tuple[int, int], tuple[WindowRow, int]] = {}  # what was written, with its mark
         self._newest: tuple[float, float] = (inf, inf)  # no window opens later
+        # Of blocks of panes, and of windows that have no release yet: what was written, with its mark.
+        self._open_blocks: dict[str, tuple[PrivacyLoss, int]] = {}
+        self._newest_pane: float = inf  # no pane opens later that was charged
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
@@ -148,7 +159,7 @@ class StreamTables:
         """List the stream and write journal row 0, which holds the terms; a group's streams share one salt."""
         self.salt = salt or SystemEntropy().words(4).tobytes()
         self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
-        self._newest = (-inf, -inf)
+        self._newest, self._newest_pane = (-inf, -inf), -inf
         self._file.write_later(_NEW_STREAM, (self.number,), (self.number, terms.stream, self.salt.hex(), ""))
         self._adopt(terms)
         self.save()
@@ -188,12 +199,9 @@ class StreamTables:
     def reread(self) -> None:
         """Forget what memory holds of a transaction that was rolled back."""
         self._open_windows.clear()
+        self._open_blocks.clear()
         self.read_head()
         self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users WHERE stream = ?")}
-
-    def rollback_guard(self) -> RollbackGuard:
-        """Return the rollback guard, which remembers how far this stream's journal came."""
-        return RollbackGuard(self._file.guards, self.number)
 
     def check(self) -> None:
         """Check every row of the summary tables and the newest journal rows against the head.
@@ -203,9 +211,10 @@ class StreamTables:
         LedgerDamaged
         """
         total, waiting = 0, list[int]()
+        self._newest, self._newest_pane = (-inf, -inf), -inf
         for row in self._marked("b", self.do(_BLOCK), "block"):
             total += row[-1]
-        self._newest = (-inf, -inf)
+            self._newest_pane = max(self._newest_pane, _pane_of(row[0]))
         for row in self._marked("w", self.do(_WINDOW), "window"):
             total += row[-1]
             self._newest = max(self._newest, row[:2])
@@ -343,6 +352,9 @@ class StreamTables:
         _, before = self._open_windows.pop(key, (None, None))
         if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
             self._open_windows[key] = new, marked
+        if new.state == "sealed":
+            for block in new.blocks.split(","):
+                self._open_blocks.pop(block, None)
         place, row = (self.number, *key), (self.number, *new, marked)
         if old is None:
             self._newest = max(self._newest, key)
@@ -357,7 +369,14 @@ class StreamTables:
         return self.block_if_any(block) or PrivacyLoss()
 
     def block_if_any(self, block: str) -> PrivacyLoss | None:
-        """Return the loss that a block has spent, or None for a block that was never charged."""
+        """Return the loss that a block has spent, or None for a block that was never charged; of a pane whose windows
+        have no release yet, as this process has written it.
+        """
+        kept = self._open_blocks.get(block)
+        if kept is not None:
+            return kept[0]
+        if _pane_of(block) > self._newest_pane:
+            return None
         waiting = self._file.unwritten(_SET_BLOCK, (self.number, block))
         if waiting is not None:
             return PrivacyLoss(*waiting[2:4])
@@ -370,8 +389,16 @@ class StreamTables:
             yield row[0], row[1], row[2]
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
-        marked = mark("b", block, *new.parts)
-        self._turn(0 if old is None else mark("b", block, *old.parts), marked)
+        marked, pane = mark("b", block, *new.parts), _pane_of(block)
+        _, before = self._open_blocks.pop(block, (None, None))
+        if old is None:
+            self._newest_pane = max(self._newest_pane, pane)
+        elif before is None:
+            before = mark("b", block, *old.parts)
+        # Those of other units may be read by several ledgers of this process, where streams share filters.
+        if pane > -inf and len(self._open_blocks) < _FEW_WINDOWS:
+            self._open_blocks[block] = new, marked
+        self._turn(before or 0, marked)
         self._file.write_later(_SET_BLOCK, (self.number, block), (self.number, block, *new.parts, marked))
 
     def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
@@ -474,6 +501,11 @@ class StreamTables:
         return self._file.db.execute(query, (self.number, *values))
 
 
+def _pane_of(block: str) -> float:
+    """Return when the pane of a block opens; a block that is none of a pane counts as before all."""
+    return int(block) if block.lstrip("-").isdecimal() else -inf
+
+
 def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
     """Return the number, the name and the retired flag of every stream in a file."""
     return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
@@ -501,7 +533,7 @@ def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
         tables = found[number] = StreamTables(file, path, number)
         tables.open()
         check_stream_name(path, tables, name, retired)
-        tables.rollback_guard().check(tables.head.seq, tables.head.chain, tables.link_at)
+        tables.guard.check(tables.head.seq, tables.head.chain, tables.link_at)
     file.is_listed = True
     return found
 

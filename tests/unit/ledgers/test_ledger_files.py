@@ -334,3 +334,26 @@ def test_copy_taken_at_any_moment_opens_and_verifies(tmp_path):
             if os.path.exists(f"{copy}{suffix}"):
                 os.remove(f"{copy}{suffix}")
     ledger.close()
+
+
+def test_an_interrupt_while_the_process_ends_loses_nothing(tmp_path):
+    """The interpreter closes what is left open, and SQLite would then merge a log that the file still needs."""
+    path = tmp_path / "l.db"
+    code = (
+        "import sys\nfrom support.embedded_ledgers import LOSS, TERMS\nfrom fcstream.ledgers.base import Request\n"
+        "from fcstream.ledgers import files\nfrom fcstream.ledgers.sqlite.ledger import SQLiteLedger\n"
+        "from fcstream.testing import window\n"
+        "ledgers = [SQLiteLedger(path, TERMS) for path in sys.argv[1:]]\n"
+        "for ledger in ledgers:\n    ledger.charge([Request(window(0), LOSS, ('b',))])\n"
+        "def interrupted(self):\n    raise KeyboardInterrupt\n"
+        "files.LedgerFile._roll_back = interrupted"
+    )
+    paths = [str(path), str(tmp_path / "second.db")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, env=env, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    for each in paths:
+        ledger = SQLiteLedger(each, TERMS)
+        assert len(ledger.charges()) == 1
+        assert ledger.verify() == 1
+        ledger.close()
