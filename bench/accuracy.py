@@ -1,6 +1,6 @@
 """Accuracy of the private mean against the ideal, CoinPress, and itself with more and less knowledge.
 
-    python bench/accuracy.py [--reps 50] [--part ideal|search|outliers|figure5|speed|sample]
+    python bench/accuracy.py [--reps 50] [--part ideal|search|outliers|tails|figure5|speed|sample]
 
 Rows are N(0, I); rho = 1, delta = 1e-8, add/remove neighbors; trimmed (10% to 90%) means of L2 errors to the true mean.
 Every part uses the same rows for all who are compared.
@@ -9,6 +9,9 @@ ideal: knows the center; clips to sqrt(d) + sqrt(2 ln n) around it and spends al
     public. `recentered` is told the spread, `found` finds it, as is the default.
 search: the diameter is searched for between 1 and 10000; against the same mean with the diameter known.
 outliers: a share of the rows at 1e6 e1; the error is to the inliers' true mean. At 20% the mean is told to expect them.
+tails: Student t(2) rows, whose variance is infinite, with the diameter searched for between 1 and 10000: medians of the
+    errors to the true center, which is 0, and to the mean of the rows. CoinPress is told R = 10 sqrt(d) and that the
+    covariance is I; in brackets it has the best of five scales for that, too. `rows` is their own mean, not private.
 figure5: the grid of FriendlyCore's Figure 5, against an add/remove port of CoinPress (coinpress.py), which is told R
     and given the number of steps that turns out best; the true mean lies at R/2.
 speed: of the search for a diameter among 100,000 rows, beyond what is kept while they arrive.
@@ -45,6 +48,8 @@ OUTLIERS = {0.0: 1.0, 0.01: 1.12, 0.05: 1.12, 0.2: 1.4}  # share, largest allowe
 SEARCH = [(800, 100), (800, 1000)]
 OUTLIERS_D = (100, 1000)
 FOUND_N, SAMPLED_N = 100_000, 50_000  # rows whose diameter is searched for
+TAILS = [(800, 1), (2000, 2), (5000, 5), (800, 10), (5000, 10), (800, 100)]
+SCALES = (1.0, 1.5, 2.0, 3.0, 5.0)
 MAX_SEARCH, MAX_FIGURE, MAX_FIND_MS, MIN_SAMPLED = 1.15, 1.05, 5.0, 5.0
 FIGURE = [  # n, d, R
     *((800, 1000, reach) for reach in (1e3, 1e5, 1e7, 1e9)),
@@ -66,13 +71,18 @@ def ideal(rows: np.ndarray, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(mean + rng.normal(0, reach / n / math.sqrt(2), d)))
 
 
-def private(rows: np.ndarray, center: float | np.ndarray = 0.0, **options: object) -> float:
+def answer(rows: np.ndarray, **options: object) -> np.ndarray:
+    """A private mean; where it is refused, infinite."""
     n, d = rows.shape
     known = {"radius": math.sqrt(2) * (math.sqrt(d) + math.sqrt(math.log(100 * n))), "spread": math.sqrt(d)}
-    answer = fcstream.private_mean(
+    found = fcstream.private_mean(
         rows, rho=1, delta=1e-8, size_hint=n, **{"step": 1e-3, "bounds": (-2e6, 2e6), **known, **options}
     )
-    return float(np.linalg.norm(answer.value - np.asarray(center))) if answer.value is not None else math.inf
+    return np.full(d, math.inf) if found.value is None else np.asarray(found.value)
+
+
+def private(rows: np.ndarray, center: float | np.ndarray = 0.0, **options: object) -> float:
+    return float(np.linalg.norm(answer(rows, **options) - np.asarray(center)))
 
 
 def against_ideal(reps: int, rng: np.random.Generator) -> int:
@@ -141,6 +151,34 @@ def with_outliers(reps: int, rng: np.random.Generator) -> int:
     return missed
 
 
+def with_tails(reps: int, rng: np.random.Generator) -> int:
+    search = {"radius": "search", "radius_min": 1.0, "radius_max": 1e4, "spread": "histogram"}
+    print(f"\n{'n':>5} {'d':>5} to       searched    clip   rows  CoinPress (best scale)")
+    for n, d in TAILS:
+        data = [rng.standard_t(2, size=(n, d)) for _ in range(reps)]
+        found: dict[object, list[np.ndarray]] = {
+            "searched": [answer(rows, **search) for rows in data],
+            "clip": [answer(rows, **search, outliers="clip") for rows in data],
+            "rows": [rows.mean(axis=0) for rows in data],
+        }
+        for scale in SCALES:
+            for steps in STEPS:
+                found[scale, steps] = [
+                    scale * coinpress(rows / scale, 10 * math.sqrt(d) / scale, 1, steps, rng) for rows in data
+                ]
+        for name in ("center", "rows"):
+            truth = [0.0 if name == "center" else rows.mean(axis=0) for rows in data]
+            errors = {
+                way: float(np.median([np.linalg.norm(x - y) for x, y in zip(values, truth, strict=True)]))
+                for way, values in found.items()
+            }
+            told = min(errors[1.0, steps] for steps in STEPS)
+            best = min(errors[scale, steps] for scale in SCALES for steps in STEPS)
+            ours = " ".join(f"{errors[way]:7.3f}" for way in ("searched", "clip", "rows"))
+            print(f"{n:5} {d:5} {name:6} {ours}  {told:.3f} ({best:.3f})", flush=True)
+    return 0
+
+
 def against_coinpress(reps: int, rng: np.random.Generator) -> int:
     missed = 0
     print(f"\n{'n':>5} {'d':>5} {'R':>7} {'recentered':>10} {'CoinPress':>9} {'steps':>5} {'ratio':>6} {'must':>5}")
@@ -207,6 +245,7 @@ PARTS = {
     "ideal": against_ideal,
     "search": against_known_radius,
     "outliers": with_outliers,
+    "tails": with_tails,
     "figure5": against_coinpress,
     "speed": speed_of_search,
     "sample": speed_in_a_sample,

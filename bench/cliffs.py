@@ -178,13 +178,13 @@ def order_rows(scale: int) -> Iterator[Row]:
     n = 20_000 // scale
     for d in (16, 64):
         points, r = outliers_first(n, d), radius(n, d)
-        yield f"30% outliers first, d={d}: shuffled", 1.15, window(shuffled(points), r), window(points, r)
+        yield f"30% outliers first, d={d}: shuffled", 1.1, window(shuffled(points), r), window(points, r)
         last = points[::-1].copy()
         yield f"30% outliers last, d={d}: shuffled", 1.15, window(shuffled(points), r), window(last, r)
         points = equal_first(n, d, 3000 // scale)
         yield f"3,000 equal first, d={d}: shuffled", 1.2, window(shuffled(points), r), window(points, r)
         points = blob(n, d)
-        yield f"ascending distances, d={d}: shuffled", 1.2, window(points, r), window(ascending(points), r)
+        yield f"ascending distances, d={d}: shuffled", 1.1, window(points, r), window(ascending(points), r)
         yield f"batches of 256, d={d}: all at once", 1.2, window(points, r), window(points, r, 256)
         yield f"a look after 16 points, d={d}: none", 1.5, window(points, r), window(points, r, look=16)
         drifting = points + np.linspace(0, 20, n)[:, None] * np.eye(d)[0]

@@ -1,12 +1,14 @@
 """What a stream with many keys costs: processor time, and the ratio to another commit in one run.
 
-    python bench/keys.py [--smoke] [--against FOLDER] [--keys N] [--postgres URL] [opening] [routing] [closing] [live]
+    python bench/keys.py [--smoke] [--against FOLDER] [--keys N] [--windows N] [--postgres URL]
+                         [opening] [routing] [closing] [live]
 
 opening     making the ledger of all keys in a new file, and opening it again.
 routing     one record in batches of 10,000 that are spread over all keys.
 closing     one window of all keys, a count each: charged, drawn, sealed and acknowledged, for each key.
 live        one window of a stream without keys, by the clock on the wall, beside two flushes of the same disk; on
             PostgreSQL also how often the server is asked.
+--windows   how many windows of each key are closed (3); with 8 or more, the last quarter is told by itself too.
 --against   a folder with another checkout (`git worktree add FOLDER COMMIT`): both are measured in turns.
 --smoke     tiny sizes, to see that it runs.
 """
@@ -50,7 +52,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.process_time() - cpu, time.perf_counter() - wall, found
 
 
-def of_keys(folder: str, parts: set[str], n: int) -> Figures:
+def of_keys(folder: str, parts: set[str], n: int, windows: int) -> Figures:
     from fcstream import KeyedEngine
 
     def opened(mapping: dict[str, Any]) -> KeyedEngine:
@@ -67,7 +69,7 @@ def of_keys(folder: str, parts: set[str], n: int) -> Figures:
         engine.abort()
         cpu, wall, engine = timed(lambda: opened(mapping))
         found |= {"reopening, s": cpu, "reopening by the wall, s": wall}
-    rng, records, batches, windows = np.random.default_rng(0), 10_000, 10, 3
+    rng, records, batches = np.random.default_rng(0), 10_000, 10
     for window in range(windows):
         for batch in range(batches):
             times = window * LENGTH_MS + rng.integers(0, LENGTH_MS, records)
@@ -89,6 +91,8 @@ def of_keys(folder: str, parts: set[str], n: int) -> Figures:
         if "closing" in parts:
             found[f"closing, us a key, {window}"] = 1e6 * cpu / n
             found[f"closing by the wall, us a key, {window}"] = 1e6 * wall / n
+            if windows >= 8 and window >= 3 * windows // 4:
+                found[f"closing of the last quarter, us a key, {window}"] = 1e6 * cpu / n
     engine.abort()
     return _medians(found)
 
@@ -150,7 +154,7 @@ def measure(options: Namespace) -> Figures:
     parts, found = set(options.parts), Figures()
     with tempfile.TemporaryDirectory(dir=".") as folder:
         if parts - {"live"}:
-            found |= of_keys(folder, parts, options.keys)
+            found |= of_keys(folder, parts, options.keys, options.windows)
         if "live" in parts:
             windows = 5 if options.smoke else 100
             found |= live(folder, f"sqlite:{folder}/live.db", windows, "SQLite")
@@ -162,7 +166,15 @@ def measure(options: Namespace) -> Figures:
 
 def child(options: Namespace, checkout: str) -> Figures:
     """Measure a checkout in a process of its own."""
-    given = ["--keys", str(options.keys), "--json", *options.parts, *(["--smoke"] if options.smoke else [])]
+    given = [
+        "--keys",
+        str(options.keys),
+        "--windows",
+        str(options.windows),
+        "--json",
+        *options.parts,
+        *(["--smoke"] if options.smoke else []),
+    ]
     given += ["--postgres", options.postgres] if options.postgres else []
     done = subprocess.run(
         [sys.executable, __file__, *given],
@@ -180,6 +192,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
     parser.add_argument("--against")
     parser.add_argument("--keys", type=int)
+    parser.add_argument("--windows", type=int, default=3)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--postgres")
     parser.add_argument("parts", nargs="*")

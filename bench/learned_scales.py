@@ -29,6 +29,7 @@ import pandas as pd
 
 import fcstream
 from fcstream import Stream
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.means.searched import SearchOptions
 from fcstream.releases.options import BuildContext
 from fcstream.releases.statistics.learned import build_mechanism
@@ -89,7 +90,7 @@ def array(seeds: int) -> None:
                 low, high = np.quantile(rows, (0.25, 0.75), axis=0)
                 scale = np.maximum(high - low, 1e-3)
                 radius = 3 * math.sqrt(d)
-                known = {"rho": rho, "delta": DELTA, "size_hint": n}
+                known = {"rho": rho, "delta": DELTA, "size_hint": n, "noise": Noise(SeededEntropy(seed))}
                 told = fcstream.private_mean(rows / scale, radius=radius, step=STEP, bounds=(-1e9, 1e9), **known)
                 own = fcstream.private_mean(rows, radius=radius, step=STEP, bounds=BOUNDS, scale="learned", **known)
                 whole = 3 * float(np.linalg.norm(scale))

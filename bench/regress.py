@@ -155,13 +155,14 @@ class Commit(NamedTuple):
     def instructions(self, name: str) -> float | None:
         """Millions of instructions of a case that is done twice, less those of one that is done once."""
         self.run(name, 0, more=SIMULATED)  # compiles, which takes valgrind minutes
-        found, counting = [], ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        counting = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--callgrind-out-file=/dev/null"]
+        found: list[int] = []
         for repetitions in (0, 1):
             done = self.run(name, repetitions, counting, SIMULATED)
-            told = re.search(r"Collected : ([0-9]+)", done.stderr)
-            if done.returncode or told is None:
+            told = re.findall(r"Collected : ([0-9]+)", done.stderr)  # of this process and of those that it started
+            if done.returncode or not told:
                 return None
-            found.append(int(told[1]))
+            found.append(sum(map(int, told)))
         return (found[1] - found[0]) / 1e6
 
 

@@ -169,9 +169,9 @@ def medians(errors: list[tuple[float, ...]]) -> str:
 
 
 def points(arguments: argparse.Namespace) -> None:
-    """A thousand rows drawn from the tree, points by cells, and a thousand of the records themselves."""
+    """A thousand rows drawn from the tree, points by cells, a thousand of the records, and what `auto` takes."""
     told = ("tree", "cells", "a sample, not private")
-    print("data | n | d | rho | " + " | ".join(f"{name}: distance, ranges" for name in told))
+    print("data | n | d | rho | " + " | ".join(f"{name}: distance, ranges" for name in told) + " | auto")
     for name, every, bounds, step, _ in real_jobs():
         if arguments.only and arguments.only not in name:
             continue
@@ -193,6 +193,11 @@ def points(arguments: argparse.Namespace) -> None:
                     some = rows[np.random.default_rng(seed).choice(n, 1000)]
                     found[told[2]].append(judge(some, np.ones(1000)))
                 errors = [medians(one) if one else "refused" for one in found.values()]
+                # Of cells there are noisy counts.
+                auto = fcstream.private_points(
+                    rows, rho=rho, step=step, bounds=bounds, size_hint=n, noise=Noise(SeededEntropy(0))
+                )
+                errors.append("cells" if "counts" in auto.parts else "tree")
                 print(f"{name} | {n} | {every.shape[1]} | {rho:g} | {' | '.join(errors)}", flush=True)
 
 

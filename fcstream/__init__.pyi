@@ -35,7 +35,7 @@ from .cores.filters import ZCDPFilter as ZCDPFilter
 from .cores.sampled_filters import HiddenCoinFilter as HiddenCoinFilter
 from .cores.sampled_filters import SparseZCDPFilter as SparseZCDPFilter
 from .counting.exact import FriendCounts as FriendCounts
-from .counting.exact import friend_counts as friend_counts
+from .counting.friends import friend_counts as friend_counts
 from .counting.multi_radius import LadderCounts as LadderCounts
 from .counting.sampled import BlockCounts as BlockCounts
 from .counting.sampled import HiddenCounts as HiddenCounts

@@ -30,9 +30,9 @@ from .releases.statistics.quantiles import QuantilesOptions
 from .releases.statistics.sum import SumOptions
 from .releases.statistics.variance import VarianceOptions
 from .releases.tables.marginals import MarginalsOptions
-from .releases.tables.points import PointsOptions
 from .releases.tables.synthetic import SyntheticOptions
 from .releases.totals.total import TotalOptions
+from .releases.trees.automatic import AutoPointsOptions
 from .releases.trees.drawn import TreePointsOptions
 from .releases.trees.release import TreeOptions
 
@@ -62,6 +62,6 @@ Mixtures = AutoMixturesOptions
 TreeMixtures = TreeMixturesOptions
 Synthetic = SyntheticOptions
 Marginals = MarginalsOptions
-Points = PointsOptions
+Points = AutoPointsOptions
 TreePoints = TreePointsOptions
 Tree = TreeOptions

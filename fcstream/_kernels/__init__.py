@@ -64,10 +64,15 @@ def kernel(function=None, **options):  # type: ignore[no-untyped-def]
 
     As `numba.njit` with `cache`, but kept code is used only while no file has changed that it was made from: the
     function's own, and those of this folder that it imports names from.
+
+    A function whose name begins with an underscore is for other kernels alone, and crashes the process if Python calls
+    it: the code between Python and a kernel takes as long to compile as many a kernel.
     """
     if function is None:
         return functools.partial(kernel, **options)
-    compiled = njit(nogil=True, **options)(function)
+    is_inner = function.__name__.startswith("_")
+    usual = {"nogil": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": is_inner}
+    compiled = njit(**usual | options)(function)
     compiled._cache = _KernelCache(function)
     return compiled
 

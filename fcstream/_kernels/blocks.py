@@ -176,24 +176,30 @@ def screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, pre
         def added(sums, addends):
             return [[builder.add(value, addend) for value, addend in zip(row, addends, strict=True)] for row in sums]
 
+        def ask(sums, friends, addends, strangers, otherwise):
+            """Branch to `friendly` if all pairs are friends, to `end` if none is, and else to `otherwise`.
+
+            Most blocks lie far inside or far outside the radius. The first vector says which of both they may do.
+            """
+            near, far = builder.append_basic_block("near"), builder.append_basic_block("far")
+            builder.cbranch(_reduce(builder, builder.and_, reaching([sums[0][:1]], friends), -1), near, far)
+            builder.position_at_end(near)
+            builder.cbranch(_reduce(builder, builder.and_, reaching(sums, friends), -1), friendly, otherwise)
+            builder.position_at_end(far)
+            reached = reaching(added(sums, addends) if addends else sums, strangers)
+            builder.cbranch(_reduce(builder, builder.or_, reached, 0), end, otherwise)
+
         step = _Products()
         sums = [lanes(0)] * SCREEN_ROWS
         sums = sum_loop(builder, row_at, tile_at, prefix, i64(0), 2, step, LANES, sums=sums)
-        early, undecided, rest, summed, final, end = map(
-            builder.append_basic_block, ("early", "undecided", "rest", "summed", "final", "end")
-        )
+        names = "early", "open", "undecided", "rest", "summed", "final", "friendly", "mixed", "end"
+        early, unclear, undecided, rest, summed, final, friendly, mixed, end = map(builder.append_basic_block, names)
         builder.cbranch(builder.icmp_signed("!=", is_tested, i64(0)), early, undecided)
         builder.position_at_end(early)
-        # Most blocks lie far inside or far outside the radius, so that all of their pairs are friends or none is.
-        every = _reduce(builder, builder.and_, reaching(sums, 2), -1)
-        with builder.if_then(every):
-            _add_all(builder, by_row.data, first_row, counts)
-            builder.store(i64(1 << EARLY), result)
-            builder.branch(end)
-        none = _reduce(builder, builder.or_, reaching(added(sums, lanes(2)), 3), 0)
-        with builder.if_then(none):
-            builder.store(i64(1 << EARLY), result)
-            builder.branch(end)
+        builder.store(i64(1 << EARLY), result)
+        ask(sums, 2, lanes(2), 3, unclear)
+        builder.position_at_end(unclear)
+        builder.store(i64(0), result)
         builder.branch(undecided)
         builder.position_at_end(undecided)
         builder.cbranch(builder.icmp_signed("<", prefix, words), rest, final)
@@ -209,27 +215,23 @@ def screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, pre
                 total.add_incoming(sums[r][v], undecided)
                 total.add_incoming(whole[r][v], summed)
                 whole[r][v] = total
-        maybes = reaching(whole, 1)
-        with builder.if_then(_reduce(builder, builder.or_, maybes, 0)):
-            builder.branch(end)
-        friends = reaching(whole, 0)
-        with builder.if_else(_reduce(builder, builder.and_, friends, -1)) as (then, otherwise):
-            with then:
-                _add_all(builder, by_row.data, first_row, counts)
-            with otherwise:
-                doubts = [
-                    functools.reduce(
-                        builder.or_, [builder.xor(f[v], m[v]) for f, m in zip(friends, maybes, strict=True)]
-                    )
-                    for v in range(2)
-                ]
-                unclear = [_part(builder, doubts[g // 2], g % 2) for g in range(4)]
-                clean = [_spread(builder, unclear[2 * v : 2 * v + 2]) for v in range(2)]
-                masks = [[builder.and_(row[v], clean[v]) for v in range(2)] for row in friends]
-                _tally(builder, masks, by_row.data, first_row, counts, i64(0))
-                for g, bit in enumerate(unclear):
-                    bit = builder.shl(builder.zext(bit, i64), i64(g))
-                    builder.store(builder.or_(builder.load(result), bit), result)
+        ask(whole, 0, None, 1, mixed)
+        builder.position_at_end(friendly)
+        _add_all(builder, by_row.data, first_row, counts)
+        builder.branch(end)
+        builder.position_at_end(mixed)
+        friends, maybes = reaching(whole, 0), reaching(whole, 1)
+        doubts = [
+            functools.reduce(builder.or_, [builder.xor(f[v], m[v]) for f, m in zip(friends, maybes, strict=True)])
+            for v in range(2)
+        ]
+        unclear = [_part(builder, doubts[g // 2], g % 2) for g in range(4)]
+        clean = [_spread(builder, unclear[2 * v : 2 * v + 2]) for v in range(2)]
+        masks = [[builder.and_(row[v], clean[v]) for v in range(2)] for row in friends]
+        _tally(builder, masks, by_row.data, first_row, counts, i64(0))
+        for g, bit in enumerate(unclear):
+            bit = builder.shl(builder.zext(bit, i64), i64(g))
+            builder.store(builder.or_(builder.load(result), bit), result)
         builder.branch(end)
         builder.position_at_end(end)
         return builder.load(result)

@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from . import kernel
+from .scratch import scratch
 
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _NO, _YES, _UNSURE = 0, 1, 2
+_CELLS = 2048  # of the table in `threshold_bits`
+_limits, _keeps = scratch(types.int32, _CELLS), scratch(types.uint8, _CELLS)
 _LARGEST = 128  # larger draws are left to exact arithmetic; up to here integers stay below 2**63
 
 
@@ -240,29 +244,32 @@ def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
     n = len(counts)
     inverse = 1.0 / sigma
     middle = threshold + 0.5 * size
-    low = max(np.int64(0), np.int64(math.floor(middle - cutoff * sigma)) - 1)
-    high = max(low, min(np.int64(size), np.int64(math.ceil(middle + cutoff * sigma)) + 1))
+    # Conditions in the place of `min` and `max`, each of which is one more function to compile.
+    low, high = np.int64(math.floor(middle - cutoff * sigma)) - 1, np.int64(math.ceil(middle + cutoff * sigma)) + 1
+    low = low if low > 0 else np.int64(0)
+    high = high if high < size else np.int64(size)
+    high = high if high > low else low
     # A coarse table of the counts near the threshold decides most points without computing their tails. Cells are
     # 2**shift counts wide; the outermost ones also cover all counts beyond. In a cell the smaller tail is monotone, so
     # the limits at its two ends bound those between, unless the threshold lies in it.
-    wanted = min(2048, max(16, n // 4))
+    wanted = 16 if n < 64 else (n // 4 if n < 4 * _CELLS else _CELLS)
     shift = 0
     while ((high - low) >> shift) >= wanted:
         shift += 1
     cells = ((high - low) >> shift) + 1
-    below, above, keeps = np.empty(cells, np.int32), np.empty(cells, np.int32), np.empty(cells, np.uint8)
+    below, above, keeps = _limits(), _limits(), _keeps()
     for c in range(cells):
         start = low + (c << shift)
         end = start + (np.int64(1) << shift) - 1
         first, second, keeps[c] = _tail_limits(start, size, threshold, inverse, cutoff)
         first_end, second_end, keep_end = _tail_limits(end, size, threshold, inverse, cutoff)
         mixed = keep_end != keeps[c]
-        below[c] = 0 if mixed else min(first, first_end)
-        above[c] = 65536 if mixed else max(second, second_end)
+        below[c] = 0 if mixed else (first if first < first_end else first_end)
+        above[c] = 65536 if mixed else (second if second > second_end else second_end)
     undecided = 0
     for i in range(n):
         count = counts[i]
-        c = (min(max(count, low), high) - low) >> shift
+        c = ((high if count > high else count if count > low else low) - low) >> shift
         w = np.int32(words[i])
         if below[c] <= w < above[c]:
             first, second, keep = _tail_limits(count, size, threshold, inverse, cutoff)

@@ -27,7 +27,7 @@ _OCTAVES = 40  # from 1/64 of the radius up to 2**34 radii
 CELLS = _CELLS_PER_OCTAVE * _OCTAVES
 """Number of cells of a table of ranks."""
 _SLACK = 1e-9
-_TEST = 4  # words whose products cost as much as to see whether a block is decided
+_TEST = 2  # words whose products cost as much as to see in vain whether a block is decided
 _PROBE = 16  # where screening does not pay, every 16th tile is screened, to notice when it pays again
 
 
@@ -100,23 +100,30 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
     for i in range(m):
         wides += wide[i]
     members = m - wides, wides
-    for c in range(2):
-        if members[c]:
-            ranks[c] = 0
+    low, high = CELLS, 0
     for i in range(m):
-        c = np.int64(wide[i])
-        cells[i] = c * (CELLS + 1) + _cell(distances[i], unit)
-        ranks[c, cells[i] - c * (CELLS + 1)] += 1
+        cell = _cell(distances[i], unit)
+        cells[i] = cell
+        low, high = min(low, cell), max(high, cell)
+    width = max(0, high + 1 - low)
+    fill = np.zeros(2 * width, np.int64)  # for both classes and the cells that hold rows: how many, then the next place
+    for i in range(m):
+        cells[i] += np.int64(wide[i]) * width - low
+        fill[cells[i]] += 1
     at = 0
     for c in range(2):
         classes[c, 0] = at
-        for cell in range(CELLS + 1 if members[c] else 0):
-            here = ranks[c, cell]
-            ranks[c, cell] = at
+        if members[c]:
+            ranks[c, : low + 1] = at
+        for cell in range(width if members[c] else 0):
+            here = fill[c * width + cell]
+            ranks[c, low + cell] = at
+            fill[c * width + cell] = at
             at += here
+        if members[c]:
+            ranks[c, low + width :] = at
         classes[c, 1] = at
         at += gap
-    fill = ranks.copy().reshape(-1)
     narrow = classes[0, 1]
     for i in range(m):
         position = fill[cells[i]]
@@ -180,6 +187,51 @@ def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
 
 
 @kernel
+def _cells(spans, tile, near, far, unit):
+    """Find the cells that divide the rows by what distances from the pivot decide of their pairs with one tile.
+
+    Rows in cells before the first one are friends of all lanes. Those before the second, and those from the third on,
+    have no friend among them.
+    """
+    low, high = spans[tile, 0] * (1.0 - _SLACK), spans[tile, 1] * (1.0 + _SLACK)
+    surely, first = _cell((near - high) * (1.0 - _SLACK), unit), _cell((low - far) * (1.0 - _SLACK), unit)
+    return surely, first, _cell((high + far) * (1.0 + _SLACK), unit) + 1
+
+
+@kernel
+def undecided(points, every, pivot, spans, shape, tile_every, radius):
+    """Estimate with how many lanes of coded tiles distances from the pivot leave a point's pair undecided, on average.
+
+    Looks at every so many points (m, d), m >= 1, and tiles; spans, shape: see `sweep`.
+    """
+    found = seen = 0
+    for i in range(0, len(points), every):
+        row, total = points[i], 0.0
+        for k in range(len(pivot)):
+            total += (row[k] - pivot[k]) ** 2
+        distance = np.sqrt(total)
+        for t in range(0, len(shape), tile_every):
+            low, high = spans[t, 0], spans[t, 1]
+            is_decided = distance + high <= radius or max(distance - high, low - distance) > radius
+            found += 0 if is_decided or shape[t, 1] != 0 else shape[t, 0]
+        seen += 1
+    return found * tile_every / seen
+
+
+@kernel
+def apart(distances, spans, radius):
+    """Return whether distances (m,) from a pivot show that no point is a friend of one in tiles with these spans."""
+    nearest, farthest = np.inf, 0.0
+    for distance in distances:
+        nearest, farthest = min(nearest, distance), max(farthest, distance)
+    far, slack = radius * (1.0 + _SLACK), 1.0 + 3.0 * _SLACK
+    for t in range(len(spans)):
+        if nearest <= (spans[t, 1] + far) * slack and spans[t, 0] <= (farthest + far) * slack:
+            return False
+    return True
+
+
+@kernel
 def sweep(rows, tiles, limits, counts):
     """Compare a batch of rows with tiles; each pair is decided by distances from a pivot, by 8 bits, or exactly.
 
@@ -211,23 +263,21 @@ def sweep(rows, tiles, limits, counts):
     # Of one type wherever they are passed: what is compiled for a literal is compiled once more for a variable.
     zero, one = np.int64(0), np.int64(1)
     for t in range(len(shape)):
-        low, high = spans[t, 0] * (1.0 - _SLACK), spans[t, 1] * (1.0 + _SLACK)
-        # Rows in cells before cells[0] are friends of all lanes. Those before cells[1], and those from `beyond` on,
-        # have no friend among them.
-        cells = _cell((near - high) * (1.0 - _SLACK), unit), _cell((low - far) * (1.0 - _SLACK), unit)
-        beyond = _cell((high + far) * (1.0 + _SLACK), unit) + 1
+        cells = _cells(spans, t, near, far, unit)
         used = shape[t, 0]
         may_screen = limits[2] > 0.0 and shape[t, 1] == 0
         if may_screen and state[1] > hopeless * state[0]:
             may_screen = t % _PROBE == 0
-        is_early = words > first_words and (t % _PROBE == 0 or state[5] * (words - first_words) >= _TEST * state[4])
+        is_early = words > first_words and (
+            t % _PROBE == 0 or state[5] * (words - first_words + _TEST) >= _TEST * state[4]
+        )
         prefix = first_words, np.int64(is_early)
         for c in range(2):
             start, stop = classes[c, 0], classes[c, 1]
             if start == stop:
                 continue
             screened = may_screen and c == 0
-            surely, first, last = ranks[c, cells[0]], ranks[c, cells[1]], ranks[c, beyond]
+            surely, first, last = ranks[c, cells[0]], ranks[c, cells[1]], ranks[c, cells[2]]
             if self_rows[t, 0] >= 0:
                 mine, later = np.int64(self_rows[t, 0]), np.int64(self_rows[t, 1])
                 kept = used - (later - mine)

@@ -12,11 +12,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from . import kernel
+from .scratch import scratch
+from .vectors import WIDTH, Squares, store, sum_loop
 
 LANES = 32
 _FEW = 8  # lanes of a tile beyond a ball that are clipped one by one: more of them are faster all together
+_numbers = scratch(types.float64, LANES)
 
 
 @kernel
@@ -50,31 +57,24 @@ def _add_offsets(tile, center, weight, wanted, out):
         out[k] += np.int64(total)
 
 
-@kernel(fastmath={"reassoc", "contract"})
-def masked_sum(tiles, lanes_used, mask, out):
-    """Add the coordinates of the masked lanes to out (d,) int64. mask (lanes_used,) bool."""
-    zero, weight = np.zeros(tiles.shape[1], np.float64), np.empty(LANES, np.float64)
-    for t in range((lanes_used + LANES - 1) // LANES):
-        _add_offsets(tiles[t], zero, weight, _tile_weights(t, lanes_used, mask, weight), out)
+@intrinsic
+def _tile_norms(typing_context, tile, center, norms):
+    """Compute the squared distance of every lane of a tile from center (d,), exact up to 2**53 and monotone above."""
+    if any(array.layout != "C" or array.dtype != types.float64 for array in (tile, center, norms)):
+        return None
 
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        lanes, middle, out = (
+            context.make_array(kind)(context, builder, array)
+            for kind, array in zip(signature.args, arguments, strict=True)
+        )
+        number, length = ir.IntType(64), cgutils.unpack_tuple(builder, lanes.shape)[0]
+        whole = sum_loop(builder, [middle.data], lanes.data, length, number(0), LANES // WIDTH, Squares(), LANES)
+        for v, sums in enumerate(whole[0]):
+            store(builder, sums, out.data, number(v * WIDTH))
+        return context.get_dummy_value()
 
-@kernel(fastmath={"contract"})
-def _tile_norms(tile, center, norms):
-    """Compute the squared distance of every lane of one tile from center, exact up to 2**53 and monotone above."""
-    for j in range(0, LANES, 8):  # eight sums are as many as stay in registers
-        a = b = c = d = e = f = g = h = 0.0
-        for k in range(tile.shape[0]):
-            row, x = tile[k], center[k]
-            a += (row[j] - x) * (row[j] - x)
-            b += (row[j + 1] - x) * (row[j + 1] - x)
-            c += (row[j + 2] - x) * (row[j + 2] - x)
-            d += (row[j + 3] - x) * (row[j + 3] - x)
-            e += (row[j + 4] - x) * (row[j + 4] - x)
-            f += (row[j + 5] - x) * (row[j + 5] - x)
-            g += (row[j + 6] - x) * (row[j + 6] - x)
-            h += (row[j + 7] - x) * (row[j + 7] - x)
-        norms[j], norms[j + 1], norms[j + 2], norms[j + 3] = a, b, c, d
-        norms[j + 4], norms[j + 5], norms[j + 6], norms[j + 7] = e, f, g, h
+    return types.void(tile, center, norms), codegen
 
 
 @kernel
@@ -83,12 +83,11 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
 
     bounds (bins,) float64 ascending integers; out (bins + 1,) int64, the last bin holds the rest.
     """
-    norms = np.empty(LANES, np.float64)
-    bins = np.empty(LANES, np.int64)
+    norms, bins = _numbers(), np.empty(LANES, np.int64)  # faster than with both on the stack
     for t in range((lanes_used + LANES - 1) // LANES):
         _tile_norms(tiles[t], center, norms)
-        least, most = np.inf, 0.0
-        for j in range(min(LANES, lanes_used - t * LANES)):
+        least, most, used = np.inf, 0.0, min(LANES, lanes_used - t * LANES)
+        for j in range(used):
             if mask[t * LANES + j]:
                 least, most = min(least, norms[j]), max(most, norms[j])
         first, last = 0, len(bounds)  # the lanes of a tile lie in few bins; `np.searchsorted` compiles for longer
@@ -106,7 +105,7 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
                 break
             for j in range(LANES):
                 bins[j] += norms[j] > bound
-        for j in range(min(LANES, lanes_used - t * LANES)):
+        for j in range(used):
             if mask[t * LANES + j]:
                 out[bins[j]] += 1
 
@@ -120,49 +119,49 @@ def _factor(norm, radius_squared):
 
 
 @kernel
-def _clip_tile(tile, center, factor, weight, clipped, checks):
-    """Clip the offsets of all lanes and truncate them toward the center (0 for unwanted lanes); computes their squared
-    norms.
-
-    No fast math. Every offset is below 2**27 in size and the squared norms are exact up to 2**53 and monotone above.
-    """
-    for j in range(LANES):
-        checks[j] = 0.0
-    for k in range(tile.shape[0]):
-        c = center[k]
-        lane = tile[k]
-        row = clipped[k]
-        for j in range(LANES):
-            offset = (lane[j] - c) * factor[j]
-            v = np.float64(np.int32(offset if weight[j] != 0.0 else 0.0))
-            row[j] = v
-            checks[j] += v * v
-
-
-@kernel(fastmath={"reassoc"})
-def _add_rows(clipped, out):
-    """Add each coordinate's sum over the lanes to out; exact, because the terms are integers below 2**27."""
-    for k in range(clipped.shape[0]):
-        row = clipped[k]
-        total = 0.0
-        for j in range(LANES):
-            total += row[j]
-        out[k] += np.int64(total)
+def _clipped(coordinate, center, factor, weight):
+    """Shrink an offset and truncate it toward the center; 0 without a weight. No fast math."""
+    offset = (coordinate - center) * factor
+    return np.int32(offset if weight != 0.0 else 0.0)
 
 
 @kernel
-def _add_clipped(tile, j, center, norm, radius_squared, clipped, out):
-    """Add what `_clip_tile` makes of one lane beyond the ball to out (d,). No fast math."""
+def _clipped_norms(tile, center, factor, weight, norms):
+    """Compute the squared norms of what `_add_clipped` adds for every lane, 0 for unwanted lanes.
+
+    Every clipped offset is below 2**27 in size and the squared norms are exact up to 2**53 and monotone above.
+    """
+    for j in range(LANES):
+        norms[j] = 0.0
+    for k in range(tile.shape[0]):
+        c, lane = center[k], tile[k]
+        for j in range(LANES):
+            v = np.float64(_clipped(lane[j], c, factor[j], weight[j]))
+            norms[j] += v * v
+
+
+@kernel
+def _add_clipped(tile, center, factor, weight, out):
+    """Add the clipped offsets of all lanes but unwanted ones to out (d,)."""
+    for k in range(tile.shape[0]):
+        c, lane, total = center[k], tile[k], np.int64(0)
+        for j in range(LANES):
+            total += _clipped(lane[j], c, factor[j], weight[j])
+        out[k] += total
+
+
+@kernel
+def _add_one_clipped(tile, j, center, norm, radius_squared, out):
+    """Add the clipped offset of one lane beyond the ball to out (d,)."""
     factor, check = _factor(norm, radius_squared), radius_squared + 1.0
     while check > radius_squared:  # seldom twice: rounding left the ball, so that the lane shrinks once more
-        check = 0.0
+        check, last = 0.0, factor
         for k in range(tile.shape[0]):
-            v = np.float64(np.int32((tile[k, j] - center[k]) * factor))
-            clipped[k, 0] = v
+            v = np.float64(_clipped(tile[k, j], center[k], last, 1.0))
             check += v * v
         factor *= 1.0 - 1e-15
     for k in range(tile.shape[0]):
-        out[k] += np.int64(clipped[k, 0])
+        out[k] += _clipped(tile[k, j], center[k], last, 1.0)
 
 
 @kernel
@@ -171,13 +170,9 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
 
     Offsets beyond the ball are scaled onto it and truncated toward the center, then checked in integers, so every
     lane adds an integer vector of squared norm <= radius_squared that depends on that lane alone. center (d,) float64
-    integers, radius_squared below 2**53. Returns how many lanes were masked in.
+    integers, radius_squared below 2**53, or infinite to clip nothing. Returns how many lanes were masked in.
     """
-    norms = np.empty(LANES, np.float64)
-    weight = np.empty(LANES, np.float64)
-    factor = np.empty(LANES, np.float64)
-    checks = np.empty(LANES, np.float64)
-    clipped = np.empty((tiles.shape[1], LANES), np.float64)
+    norms, weight, factor = _numbers(), _numbers(), _numbers()
     count = 0
     for t in range((lanes_used + LANES - 1) // LANES):
         tile = tiles[t]
@@ -185,29 +180,30 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
         if wanted == 0:
             continue
         count += wanted
-        _tile_norms(tile, center, norms)
         outside = 0
-        for j in range(LANES):
-            outside += weight[j] != 0.0 and norms[j] > radius_squared
+        if radius_squared < np.inf:
+            _tile_norms(tile, center, norms)
+            for j in range(LANES):
+                outside += weight[j] != 0.0 and norms[j] > radius_squared
         if outside <= _FEW:
             if outside:
                 for j in range(LANES):
                     if weight[j] != 0.0 and norms[j] > radius_squared:
                         weight[j] = 0.0
-                        _add_clipped(tile, j, center, norms[j], radius_squared, clipped, out)
+                        _add_one_clipped(tile, j, center, norms[j], radius_squared, out)
             _add_offsets(tile, center, weight, wanted - outside, out)
             continue
         for j in range(LANES):
             factor[j] = _factor(norms[j], radius_squared)
         leaves = True
         while leaves:
-            _clip_tile(tile, center, factor, weight, clipped, checks)
+            _clipped_norms(tile, center, factor, weight, norms)
             leaves = False
             for j in range(LANES):
-                if checks[j] > radius_squared:  # seldom: rounding left the ball, so that lane shrinks once more
+                if norms[j] > radius_squared:  # seldom: rounding left the ball, so that lane shrinks once more
                     factor[j] *= 1.0 - 1e-15
                     leaves = True
-        _add_rows(clipped, out)
+        _add_clipped(tile, center, factor, weight, out)
     return count
 
 
@@ -218,8 +214,7 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
 
     center (d,) float64 integers, radius_squared below 2**53, so that a lane within the ball has an exact norm.
     """
-    norms = np.empty(LANES, np.float64)
-    weight = np.empty(LANES, np.float64)
+    norms, weight = _numbers(), _numbers()
     count = 0
     for t in range((lanes_used + LANES - 1) // LANES):
         tile = tiles[t]
@@ -242,7 +237,7 @@ def mark_within(tiles, lanes_used, mask, center, bound, out):
 
     center (d,) float64 integers, bound below 2**53, so that a lane within it has an exact norm.
     """
-    norms = np.empty(LANES, np.float64)
+    norms = _numbers()
     for t in range((lanes_used + LANES - 1) // LANES):
         _tile_norms(tiles[t], center, norms)
         for j in range(min(LANES, lanes_used - t * LANES)):
@@ -255,8 +250,7 @@ def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
 
     center (d,) float64 integers, radius_squared below 2**53; out (d,) int64. Returns the number of these lanes.
     """
-    norms = np.empty(LANES, np.float64)
-    weight = np.empty(LANES, np.float64)
+    norms, weight = _numbers(), _numbers()
     count = 0
     for t in range((lanes_used + LANES - 1) // LANES):
         tile = tiles[t]

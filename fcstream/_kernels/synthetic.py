@@ -196,6 +196,49 @@ def add_triple_slopes(numbers, weights, triples, means, factor, slopes):
 
 
 @kernel
+def weigh(points, weights, shifts, numbers, mass, held, sums):
+    """Fill numbers (s, p) with u of each part, mass with weight * u, held with weight * point, and sums (p,) with the
+    sums of mass. All float32.
+    """
+    sums[:] = 0
+    for i in range(len(points)):
+        point, u, own, weight = points[i], numbers[i], mass[i], weights[i]
+        for k in range(len(sums)):
+            u[k] = np.float32(2) * point[k] - shifts[k]
+            held[i, k] = weight * point[k]
+        for k in range(len(sums)):
+            own[k] = weight * u[k]
+            sums[k] += own[k]
+
+
+@kernel(error_model="numpy")
+def fit_step(points, weights, owners, slope, pull, more, excess, cell_weight, first, second, rate, decays, is_bounded):
+    """Move points (s, p) a step of Adam down the slope of a mixture's misfit; all float32, with no fast math.
+
+    slope (s, p), which is overwritten, is what pairs add to it, before weights, pull (p,) what means do, more (s, p)
+    what triples do, excess (cells, p) how far cells are off. first and second (s, p) are Adam's moments, decays (2,)
+    what they have grown to. Points stay in [0, 1] if `is_bounded`.
+    """
+    grown, grown_squares = decays[0], decays[1]
+    for i in range(len(points)):
+        twice, of_cell, off = np.float32(2) * weights[i], weights[i] * cell_weight, excess[owners[i]]
+        point, down, other, one, two = points[i], slope[i], more[i], first[i], second[i]
+        # Loops of few arrays: LLVM makes vector code where few pairs of them might overlap.
+        for k in range(len(down)):
+            down[k] = (down[k] + pull[k]) * twice + other[k] + of_cell * off[k]
+        for k in range(len(down)):
+            one[k] = np.float32(0.9) * one[k] + np.float32(0.1) * down[k]
+            two[k] = np.float32(0.99) * two[k] + np.float32(0.01) * (down[k] * down[k])
+        for k in range(len(down)):
+            size = rate / (np.sqrt(two[k] / grown_squares) + np.float32(1e-12))
+            point[k] -= size * one[k] / grown
+        if is_bounded:
+            for k in range(len(down)):
+                found = point[k] if point[k] > np.float32(0) else np.float32(0)
+                point[k] = found if found < np.float32(1) else np.float32(1)
+
+
+@kernel
 def add_cells(
     words, levels, offsets, booleans, bytewise, levelwise, base, width, lowest, lookup, strides, counts, ones
 ):

@@ -106,6 +106,34 @@ def arrange_codes(codes, order, positions, count, prefix, low, high, out, bars, 
 
 
 @kernel
+def restart(codes, shape, words, starts):
+    """Compute the starts (t, 3, LANES) of stored lanes anew, for a prefix of 4 * words codes: see `arrange_codes`.
+
+    codes (t, all words, LANES) int32, of four signed bytes each.
+    """
+    norms, totals = np.empty((2, LANES), np.int32), np.empty((2, LANES), np.int32)
+    for t in range(len(shape)):
+        if shape[t, 1] != 0:
+            continue
+        norms[:] = 0
+        totals[:] = 0
+        for k in range(codes.shape[1]):
+            part = np.int64(k >= words)
+            norm, total, line = norms[part], totals[part], codes[t, k]
+            for j in range(LANES):
+                word = line[j]
+                for shift in range(0, 32, 8):
+                    value = np.int32(np.int8(word >> shift))
+                    norm[j] += value * value
+                    total[j] += value
+        for j in range(shape[t, 0]):
+            norm, rest = norms[0, j], norms[1, j]
+            starts[t, 0, j] = -128 * totals[0, j] - ((norm + 2 * rest + 1) >> 1)
+            starts[t, 1, j] = -128 * totals[1, j] - ((norm + rest + 1) >> 1) + ((norm + 2 * rest + 1) >> 1)
+            starts[t, 2, j] = rest
+
+
+@kernel
 def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, self_rows, slots):
     """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are nearly sorted by distance within a class.
 

@@ -160,6 +160,8 @@ class PrivacyLoss(Loss):
             self._parts_of(other)
         if not (other.rho_nano or other.delta_femto):
             return self
+        if not (self.rho_nano or self.delta_femto):
+            return other
         return PrivacyLoss(self.rho_nano + other.rho_nano, self.delta_femto + other.delta_femto)
 
     def __sub__(self, other: PrivacyLoss) -> PrivacyLoss:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
+from ..counting.rows import RowsView, rows_inside
 from ..errors import ConfigError
 from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
 from ..noise.samplers import Noise
 from ..releases.base import Outcome, Release, ReleaseValues
+from ..releases.intervals import interval_of, parts_with_intervals
 from ..releases.means.searched import SearchOptions
 from ..releases.options import BuildContext, Options
+from ..releases.statistics.clipped import ClippedCovariance
 from ..releases.statistics.histogram import HistogramOptions
 from ..releases.statistics.learned import build_mechanism
 from ..releases.statistics.quantiles import QuantilesOptions
@@ -426,14 +430,15 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
         if not error.key.startswith("release."):
             raise
         raise ConfigError(error.message, error.key.removeprefix("release.")) from None
-    low = np.array([feature.minimum for feature in grid.features])
-    high = np.array([feature.maximum for feature in grid.features])
-    inside = ((rows >= low) & (rows <= high)).all(axis=1)
-    noise = noise or Noise()
-    counter = mechanism.counter(grid.dimension, 1, noise)
-    counter.add(0, grid.points(rows[inside]))
+    rows, noise = rows_inside(rows, grid), noise or Noise()
+    if isinstance(mechanism, ClippedCovariance):
+        view: Any = RowsView(rows, grid)
+    else:
+        counter = mechanism.counter(grid.dimension, 1, noise)
+        counter.add(0, grid.points(rows))
+        view = counter.view([0])
     charge = _charge(mechanism.loss)
-    outcome = mechanism.release(counter.view([0]), charge, noise)
+    outcome = mechanism.release(view, charge, noise)
     answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
     return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
 
@@ -459,5 +464,6 @@ def _to_release(
         guarantee=capacity.as_dict(),
         spent=spent.as_dict(),
         private=noise.private,
-        parts=answer.parts,
+        parts=parts_with_intervals(kind, answer.parts),
+        interval=interval_of(kind, answer.value, answer.sigma),
     )

@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..releases.options import Options
-from ..releases.tables.points import PointsOptions
+from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
@@ -90,8 +90,9 @@ def private_points(
     step: float,
     bounds: tuple[float | Sequence[float], float | Sequence[float]],
     names: Sequence[str] | None = None,
-    method: str = "tree",
+    method: str = "auto",
     rows: int = 1000,
+    size_hint: int | None = None,
     noise: Noise | None = None,
 ) -> Release:
     """Release points that stand for an array's rows: made-up rows that lie where these do.
@@ -101,9 +102,12 @@ def private_points(
     points, rho, step, bounds, names, noise
         As in `private_tree`.
     method : str
-        ``tree``: made-up rows, drawn from a private tree. ``cells``: a few weighted means of cells.
+        ``tree``: made-up rows, drawn from a private tree. ``cells``: a few weighted means of cells. ``auto``: whichever
+        is predicted to be nearer, by public numbers; without `size_hint` the tree.
     rows : int
-        How many rows a tree draws.
+        How many rows a tree draws; another number than the default asks for a tree.
+    size_hint : int, optional
+        Public guess of the number of rows, for ``auto``.
 
     Returns
     -------
@@ -126,7 +130,7 @@ def private_points(
 
     Source
     ------
-    Specification 9.6, 9.9; proofs 7.10, 9.2.
+    Specification 9.6, 9.9, 9.10; proofs 7.10, 9.2.
 
     Examples
     --------
@@ -136,11 +140,13 @@ def private_points(
     >>> made.shape, abs(made.mean()) < 0.1, abs(made.std() - 1) < 0.1
     ((1000, 2), True, True)
     """
-    if method not in ("tree", "cells"):
-        raise ConfigError(f"must be 'tree' or 'cells', got {method!r}", "method")
-    options: Options = PointsOptions(rho=float(rho))
-    if method == "tree":
-        options = TreePointsOptions(rho=float(rho), rows=rows)
+    if method not in ("auto", "tree", "cells"):
+        raise ConfigError(f"must be 'auto', 'tree' or 'cells', got {method!r}", "method")
+    options: Options = TreePointsOptions(rho=float(rho), rows=rows)
+    if method == "cells":
+        options = AutoPointsOptions(rho=float(rho), method=method)
+    elif method == "auto":
+        options = AutoPointsOptions(rho=float(rho), rows=rows, size_hint=size_hint)
     return _released(options, points, step, bounds, names, noise)
 
 

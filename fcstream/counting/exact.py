@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, CounterBroken
-from ..stream.lattice import MAX_RADIUS_SQUARED, Lattice
+from ..stream.lattice import MAX_RADIUS_SQUARED
 from . import threads
 from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, TileSegment, may_screen
 from .views import MAX_POINTS, WindowView, numbered, view_of_few
@@ -25,7 +25,7 @@ _SLOW_WORK = 200_000_000  # the same without 8-bit products
 _ALONE = 250_000  # nanoseconds of work for which another thread does not pay
 _PIECES = 3  # pieces of a shared comparison for each thread, which takes the next one when it is free
 _MOST_AT_ONCE = 2**14  # of points that come together, at most so many in one batch,
-_BATCHES = 4  # at most this part of those that are there,
+_BATCHES = 1  # at most as many as this part of those that are there,
 _CACHED_VALUES = 2**15  # and no more than leave the coordinates to compare with one tile in the processor's cache
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
 _FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
@@ -36,6 +36,8 @@ _PAIR_COORDINATES = 4  # what a pair costs besides its own
 # a tile and a batch; and of sliding windows, to count one anew, with its points and their coordinates, and to keep the
 # counts of one pane with another.
 _SCREENED_NS, _EXACT_NS, _TILE_NS = 0.01, 0.05, 100
+_CODE_NS = 12  # to make the codes of a point, besides a nanosecond for each coordinate
+_SAMPLED = 320  # points of a segment, and as many that come, by which its frame chooses again
 _WINDOW_NS, _POINT_NS, _COORDINATE_NS, _PANE_NS = 100_000, 60, 8, 30_000
 
 
@@ -229,7 +231,7 @@ class PointCounts:
             held.append(points, came)
             return
         self._split(held, len(points))
-        if batch is None:
+        if self._chooses(held, points) or batch is None:
             batch = held.frame.encode(points)
         batches = {id(held.frame): batch}
         held.insert(batch, came)
@@ -237,13 +239,14 @@ class PointCounts:
         for other in self._neighbors(pane):
             self._open(held, other, batch)
             for neighbor in self._panes[other].segments:
-                assert neighbor.frame is not None
-                rows = batches.get(id(neighbor.frame))
-                if rows is None:
-                    rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
-                    rows.take_slots(batch)
-                neighbor.forget_sums(pane)
-                self._compare(pane, held, other, neighbor, rows)
+                known = batches.get(id(neighbor.frame))
+                rows = self._measured(neighbor, points, known)
+                if rows is not None:
+                    if rows is not known:
+                        batches[id(neighbor.frame)] = rows
+                        rows.take_slots(batch)
+                    neighbor.forget_sums(pane)
+                    self._compare(pane, held, other, neighbor, rows)
         held.forget_batch()
 
     def _segment(
@@ -274,6 +277,17 @@ class PointCounts:
     def _inner(self, frame: Frame, points: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Mark the points (m,) that need a finer frame than the one for most of them; None if there are none."""
         return None
+
+    def _chooses(self, held: TileSegment, points: NDArray[np.float64]) -> bool:
+        """Let a segment's frame choose again what the points that come show better; return whether it differs."""
+        return False
+
+    def _measured(
+        self, neighbor: TileSegment, points: NDArray[np.float64], known: SortedRows | None
+    ) -> SortedRows | None:
+        """Return points as a segment's frame measures them (before: `known`), or None if none has a friend there."""
+        assert neighbor.frame is not None
+        return known or neighbor.frame.encode(points)
 
     def _open(self, held: TileSegment, other: int, batch: SortedRows) -> None:
         """Prepare the counts of a batch's lanes with one pane, before they are compared."""
@@ -475,6 +489,30 @@ class FriendCounts(PointCounts):
         if self._asked() < _WORTH:
             held.split_buckets(coming)
 
+    def _chooses(self, held: TileSegment, points: NDArray[np.float64]) -> bool:
+        size, frame = held.size + len(points), held.frame
+        if frame is None or not frame.may_choose(size, is_good=bool(2 * self._state[5] >= self._state[4])):
+            return False
+        coming = points[:: max(1, len(points) // _SAMPLED)]
+        if not frame.choose(np.concatenate([held.sample(_SAMPLED), coming]), size):
+            return False
+        for segment in (each for pane in self._panes.values() for each in pane.segments if each.frame is frame):
+            segment.restart()
+        return True
+
+    def _measured(
+        self, neighbor: TileSegment, points: NDArray[np.float64], known: SortedRows | None
+    ) -> SortedRows | None:
+        frame = neighbor.frame
+        if frame is None or (known is not None and (known.coded or frame.scale == 0)):
+            return known
+        left = neighbor.undecided(points)
+        if left is None or frame.scale == 0:
+            return None if left is None else frame.encode(points)
+        # Codes only where they decide enough pairs: distances decide nearly all of those of points that lie far away.
+        exactly = left * self.dimension * (_EXACT_NS - _SCREENED_NS)
+        return frame.encode(points) if exactly > _CODE_NS + self.dimension else known or frame.measure(points)
+
     def _open(self, held: TileSegment, other: int, batch: SortedRows) -> None:
         from .._kernels import tiles as kernels
 
@@ -504,6 +542,7 @@ class FriendCounts(PointCounts):
         assert frame is not None
         assert self._radius_squared is not None
         limits = np.array([frame.radius, self._radius_squared, frame.scale, frame.first_words])
+        limits[2] *= batch.coded  # rows without codes are compared exactly
         lane_counts, certain_counts = neighbor.counts_with(pane)
         rows = batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks
         point = _POINT_NS + _COORDINATE_NS * self.dimension
@@ -559,42 +598,3 @@ class CrossCounts(FriendCounts):
 
     def _store(self, held: TileSegment, batch: SortedRows) -> None:
         PointCounts._store(self, held, batch)  # the points of a batch are not compared with each other
-
-
-def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) -> NDArray[np.int64]:
-    """Count how many points lie within `radius` of each point, itself included.
-
-    Parameters
-    ----------
-    points : array (n, d)
-        Finite numbers whose absolute values are below 2**40 steps; rounded to the nearest multiple of `step`, half to
-        even.
-    radius : float
-        Inclusive, in the units of the points; compared as floor((radius / step)**2) in exact integers.
-    step : float
-        Width of the lattice, > 0.
-
-    Returns
-    -------
-    int64 (n,)
-
-    Raises
-    ------
-    ConfigError
-        The shape is wrong, a value is not finite or is out of range, or the radius is out of range.
-
-    Notes
-    -----
-    The counts are exact and NOT private: publish nothing that is computed from them without noise.
-
-    Examples
-    --------
-    >>> import fcstream
-    >>> fcstream.friend_counts([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0]], 1.0, step=0.001).tolist()
-    [2, 2, 1]
-    """
-    lattice = Lattice(step)
-    lattice_points = lattice.points(points)
-    counter = FriendCounts(lattice_points.shape[1], lattice.radius_squared(radius))
-    counter.add(0, lattice_points)
-    return counter.view([0]).in_order()

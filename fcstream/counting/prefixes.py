@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_WORDS = 12  # with fewer words of four coordinates, one more look at a block does not pay
-_MANY = 512  # nor does it for fewer points
+LEAST_WORDS = 12
+"""With fewer words of four coordinates, one more look at a block does not pay."""
+MANY = 512
+"""For fewer points no block is looked at before all of its products are summed."""
 _ROWS, _LANES = 8, 32  # of a block
 _GROUPS, _TILES = 12, 3  # that are looked at
 _CUTS = 16
-_TEST_WORDS = 4  # what it costs to look whether a block is decided
+_TEST_WORDS = 2  # what it costs to look in vain whether a block is decided
 _HARDER = 2  # so many times more blocks of a whole window stay undecided
 _WORTH = 0.98
+_TOGETHER = 24
 
 
 def first_words(points: NDArray[np.float64], pivot: NDArray[np.float64], radius: float, scale: float) -> int:
@@ -35,12 +38,12 @@ def first_words(points: NDArray[np.float64], pivot: NDArray[np.float64], radius:
 
     m, dimension = points.shape
     words = int(-(-dimension // 4))
-    if words < _LEAST_WORDS or m < _MANY:
+    if words < LEAST_WORDS or m < MANY:
         return words
     distances = np.empty(m)
     tiles.distances_from(points, pivot, distances)
     in_order = np.argsort(distances)[: np.count_nonzero(distances <= tiles.TOP * scale * dimension**0.5)]
-    if len(in_order) < _MANY:
+    if len(in_order) < MANY // 2:
         return words
     rows, lanes = (in_order[_runs(len(in_order), *shape)] for shape in ((_GROUPS, _ROWS), (_TILES, _LANES)))
     asked = _asked(distances[rows], distances[lanes], radius)
@@ -56,7 +59,8 @@ def first_words(points: NDArray[np.float64], pivot: NDArray[np.float64], radius:
     for cut in range(words * 3 // 8, words, max(1, words // _CUTS)):
         parts = [side[:, 4 * start : 4 * cut] for side in (left, right)]
         start = cut
-        products += parts[0] @ parts[1].T
+        for at in range(0, parts[0].shape[1], _TOGETHER):  # larger products wake threads that cost more than they do
+            products += parts[0][:, at : at + _TOGETHER] @ parts[1][:, at : at + _TOGETHER].T
         for norm, part in zip(norms, parts, strict=True):
             norm += np.einsum("ij,ij->i", part, part)
         # |x - y|**2 lies between what the first coordinates make of it, and that with 2 |x|**2 + 2 |y|**2 of the others
@@ -64,7 +68,7 @@ def first_words(points: NDArray[np.float64], pivot: NDArray[np.float64], radius:
         friends = _least(2 * products - most[0][:, None] - most[1]) >= -low
         strangers = _least(norms[0][:, None] + norms[1] - 2 * products) > high
         decided = np.count_nonzero((friends | strangers) & asked) / np.count_nonzero(asked)
-        cost = cut + _TEST_WORDS + min(1.0, _HARDER * (1 - decided)) * (words - cut)
+        cost = cut + min(1.0, _HARDER * (1 - decided)) * (words - cut + _TEST_WORDS)
         if cost < least:
             best, least = cut, cost
     return best

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .prefixes import first_words
+from .prefixes import LEAST_WORDS, MANY, first_words
 
 LANES = 32
 """Number of points per tile."""
@@ -30,6 +30,8 @@ _DISTINCT = 7 / 8  # a sample with a smaller share of distinct distances is take
 _BETTER = _SAMPLE // _LEAST_SAMPLED  # a frame of so many times fewer points than come is not used for them
 _KNOWN = 16  # a frame of which so great a part, one in 16, lies near the pivot has buckets enough there
 _GROWTH = 1.5  # a pane grows by this factor before it gets a further frame
+_ASKED = 64  # points, and tiles, of which about so many are looked at to see what distances decide
+_MORE = 1.5  # a segment grows by this factor before its frame chooses again how many words are looked at first
 _SLACK = 1e-9
 
 
@@ -78,6 +80,8 @@ class Frame:
         self._close = float(self._quantiles[_MAX_BUCKETS // _KNOWN - 1])
         self._far = float(self._quantiles[_MAX_BUCKETS * 7 // 8])
         self._worst = 0.0
+        self._words = -(-rows.shape[1] // 4)
+        self._chosen_from = len(rows)
         self.first_words = first_words(rows, self.pivot, self.radius, self.scale) if screened else 0
 
     def _center(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -92,7 +96,7 @@ class Frame:
         return few, distances
 
     def encode(self, rows: NDArray[np.float64]) -> SortedRows:
-        """Measure rows by distance from the pivot, and sort them by it."""
+        """Measure rows by distance from the pivot, sort them by it, and give them codes."""
         from .._kernels import tiles
 
         m, d = rows.shape
@@ -113,6 +117,36 @@ class Frame:
                 batch.codes.view(np.uint8), batch.bars, batch.starts,
             )  # fmt: skip
         return batch
+
+    def measure(self, rows: NDArray[np.float64]) -> SortedRows:
+        """Measure rows by distance from the pivot, and sort them by it, without codes."""
+        from .._kernels import tiles
+
+        m, d = rows.shape
+        batch, distances = SortedRows(m, d), np.empty(m)
+        tiles.distances_from(rows, self.pivot, distances)
+        batch.sort(distances, np.zeros(m, np.bool_), self.radius)
+        tiles.arrange(rows, distances, batch.order, batch.positions, batch.rows, batch.distances)
+        return batch
+
+    def may_choose(self, size: int, is_good: bool) -> bool:
+        """Return whether to choose again how many words are looked at first, now that a segment has `size` points.
+
+        That is so if there are half as many more since the last choice, which was to look at all words, as is right for
+        points that lie close together and for too few of them, or has not proved good since.
+        """
+        is_open = self.scale > 0 and self._words >= LEAST_WORDS and not (is_good and self.first_words < self._words)
+        return is_open and size >= max(MANY, _MORE * self._chosen_from)
+
+    def choose(self, rows: NDArray[np.float64], size: int) -> bool:
+        """Choose again how many words are looked at first, and return whether that differs from before.
+
+        `rows` are a sample of the `size` points that there are. All stored points that belong to this frame need
+        `TileSegment.restart` then.
+        """
+        before, self._chosen_from = self.first_words, size
+        self.first_words = first_words(rows, self.pivot, self.radius, self.scale)
+        return self.first_words != before
 
     def suits(self, rows: NDArray[np.float64]) -> bool:
         """Return whether `rows` lie about as far from the pivot as the points that the frame was made from.
@@ -170,6 +204,8 @@ class SortedRows:
 
     Attributes
     ----------
+    coded : bool
+        Whether rows have 8-bit codes.
     order : int64 (m,)
         The index of each sorted row among the rows as given.
     positions : int64 (m,)
@@ -188,6 +224,7 @@ class SortedRows:
 
     def __init__(self, size: int, dimension: int, coded: bool = False) -> None:
         self.size = size
+        self.coded = coded
         self.room = size + 2 * _GAP
         room = self.room if coded else 0
         self.codes = np.zeros((room, -(-dimension // 4)), np.int32)
@@ -328,6 +365,43 @@ class TileSegment:
             tiles.store(batch.rows, *part, chunk.tiles[inside])
             if self._screened:
                 tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes[inside], chunk.starts[inside])
+
+    def sample(self, most: int) -> NDArray[np.float64]:
+        """Copy about `most` of the points, from all tiles."""
+        from .._kernels import tiles as kernels
+
+        found, every = [], max(1, self.size // most)
+        for (chunk, _), lanes in zip(self.parts(), self.lanes(), strict=True):
+            some = np.ascontiguousarray(lanes[::every])
+            found.append(np.empty((len(some), self._dimension)))
+            kernels.load(chunk.tiles, some, found[-1])
+        return np.concatenate(found) if found else np.empty((0, self._dimension))
+
+    def undecided(self, points: NDArray[np.float64]) -> float | None:
+        """Estimate with how many stored points distances from the pivot leave one of these undecided, on average.
+
+        None if they show that no point is a friend of any that is stored here.
+        """
+        from .._kernels import pairs, tiles
+
+        frame, spans, shape = self.frame, self.columns.spans[: self.tiles], self.columns.shape[: self.tiles]
+        assert frame is not None
+        every = len(points) // _ASKED + 1, self.tiles // _ASKED + 1
+        left = float(pairs.undecided(points, every[0], frame.pivot, spans, shape, every[1], frame.radius))
+        if left > 0:
+            return left
+        distances = np.empty(len(points))
+        tiles.distances_from(points, frame.pivot, distances)
+        return None if pairs.apart(distances, spans, frame.radius) else left
+
+    def restart(self) -> None:
+        """Compute the sums with which products of stored points begin, after the frame chose other first words."""
+        from .._kernels import tiles
+
+        assert self.frame is not None
+        for chunk, here in self.parts():
+            inside = slice(here.start - chunk.first, here.stop - chunk.first)
+            tiles.restart(chunk.codes[inside], self.columns.shape[here], self.frame.first_words, chunk.starts[inside])
 
     def append(self, rows: NDArray[np.float64], came: NDArray[np.int32]) -> None:
         """Store rows in the order of their arrival, without a frame."""

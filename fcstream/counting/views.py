@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -55,6 +56,8 @@ class WindowView:
         others among its sampled partners.
     sampling : (str, Fraction) or None
         How partners were sampled (``blocks`` or ``hidden``), and at which rate.
+    is_in_order : bool
+        Whether lanes, without a gap, are known to be in the order of arrival.
     """
 
     tiles: tuple[NDArray[np.float64], ...]
@@ -64,6 +67,7 @@ class WindowView:
     dimension: int
     scores: NDArray[np.int64] | None = None
     sampling: tuple[str, Fraction] | None = None
+    is_in_order: bool = False
 
     def __repr__(self) -> str:
         return f"<WindowView of points with {self.dimension} coordinates>"  # points and counts are private
@@ -74,13 +78,19 @@ class WindowView:
 
     def select(self, mask: NDArray[np.bool_]) -> Selection:
         """Select the points whose entry is true in a mask (n,), which is in the order of `counts`."""
+        size = int(np.count_nonzero(mask))
+        if self.is_in_order:
+            (tiles,) = self.tiles
+            inside = np.zeros(len(tiles) * LANES, np.bool_)
+            inside[: len(mask)] = mask
+            return Selection(((tiles, inside),), size, self.dimension)
         parts, start = [], 0
         for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
             inside = np.zeros(len(tiles) * LANES, np.bool_)
             inside[lanes] = mask[start : start + len(lanes)]
             start += len(lanes)
             parts.append((tiles, inside))
-        return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
+        return Selection(tuple(parts), size, self.dimension)
 
     def arrival_order(self) -> NDArray[np.int64] | None:
         """Return the arrival number, from 0, of the point of each count (n,).
@@ -116,6 +126,23 @@ class WindowView:
             start += len(lanes)
         return rows
 
+    def in_tiles(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """Yield the tiles (t, d, LANES) of each part, and their lanes that hold points."""
+        for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
+            if len(lanes):
+                yield tiles[: int(lanes[-1]) // LANES + 1], lanes
+
+    def points_at(self, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Copy some of the window's lattice points, by their numbers (m,), ascending: rows (m, d) of `points`."""
+        from .._kernels import tiles as kernels
+
+        rows, start = np.empty((len(wanted), self.dimension)), 0
+        ends = np.searchsorted(wanted, np.cumsum([0, *map(len, self.lanes)]))
+        for k, (tiles, lanes) in enumerate(zip(self.tiles, self.lanes, strict=True)):
+            kernels.load(tiles, lanes[wanted[ends[k] : ends[k + 1]] - start], rows[ends[k] : ends[k + 1]])
+            start += len(lanes)
+        return rows
+
 
 def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
     """Number a pane's points by arrival within a window.
@@ -138,4 +165,4 @@ def view_of_few(points: NDArray[np.float64], radius_squared: float | None) -> Wi
     scratch = np.zeros((2, (len(tiles) + 1) * LANES), np.int32)
     few_points.count(points, radius_squared or 0.0, tiles, counts, scratch)
     order = np.arange(len(tiles) * LANES)
-    return WindowView((tiles,), (order[:n],), counts, (order,), d)
+    return WindowView((tiles,), (order[:n],), counts, (order,), d, is_in_order=True)

@@ -15,7 +15,7 @@ from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerOutcome, Answers, Tracks
 from ..releases.base import Release, from_lines
-from ..releases.intervals import interval_of
+from ..releases.intervals import interval_of, parts_with_intervals
 from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
@@ -89,7 +89,7 @@ def _as_release(
         features=values.features,
         transform=values.transform,
         track=outcome.track,
-        parts=values.parts,
+        parts=parts_with_intervals(answer.mechanism.kind, values.parts),
         key=job.key,
         participation=participation,
         name=answer.name,
@@ -157,6 +157,8 @@ class WindowCloser:
         self._epochs = Epochs(job, ledger)
         # Where late records wait for a window, windows close one by one, because a group's end must not depend on them.
         self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
+        plain = job.terms.unit != "user" and not (job.spending.savings or self._tracks or job.answers.tracks)
+        self._always_asked = job.answers if plain else None
 
     @property
     def next_answers(self) -> Answers:
@@ -172,6 +174,10 @@ class WindowCloser:
             for window, who in zip(windows, users, strict=True)
         ]
         return AskedWindows(windows, answers, users, requests)
+
+    def asks_as(self, other: AskedWindows) -> bool:
+        """Tell whether this stream asks for the same windows what a sibling stream asks for."""
+        return other.answers is self._always_asked
 
     def close(self, asked: AskedWindows, records: OpenRecords, *, acknowledging: bool = False) -> None:
         """Charge, draw and seal the next windows, and keep their releases for the caller; see `Outbox.charge`.
@@ -210,12 +216,14 @@ class WindowCloser:
     def follow(self, asked: AskedWindows, drawn: DrawnWindows) -> None:
         """Take in what was sealed."""
         closed, windows = drawn.closed, asked.windows
-        with on_error(self._epochs.forget):
-            self._epochs.follow(drawn.states)
+        if drawn.states:
+            with on_error(self._epochs.forget):
+                self._epochs.follow(drawn.states)
         if len(closed) < len(windows):
             self._epochs.forget()
         if closed:
-            self._tracks = self._tracks_after(closed[-1][0])
+            if self._job.spending.tracks:
+                self._tracks = self._tracks_after(closed[-1][0])
         elif sealed := self._ledger.last_sealed():  # by another process, or by a call that was interrupted
             self._tracks = self._tracks_after(from_lines(sealed[1]))
 
@@ -244,21 +252,23 @@ class WindowCloser:
         What it leaves for later windows is added to `states`.
         """
         charge, is_paid_by_all = result.charge, self._participation.note(result)
-        if charge is not None and charge.loss != answers.loss:  # charged before a crash, when another loss was offered
+        is_as_asked = charge is None or charge.loss is answers.loss or charge.loss == answers.loss
+        if charge is not None and not is_as_asked:  # charged before a crash, when another loss was offered
             answers = self._job.spending.answers_at(charge.loss.rho_nano, self._tracks)
-        answers = self._epochs.within(answers, window)
+        if answers.has_epochs:
+            answers = self._epochs.within(answers, window)
         if charge is None:
             reason = "budget_exhausted" if result.interrupted is None else "interrupted"
             refused = answers.refused(reason, result.interrupted or _NOTHING)
             return self._as_releases(window, refused, result.spent), _NOTHING
-        is_gated = any(answer.max_held is not None for answer in answers)
-        if charge.is_redraw and users is not None and is_gated:
+        if charge.is_redraw and users is not None and any(answer.max_held is not None for answer in answers):
             # Whether there are too many users was decided before the draw. Users who came since are not charged, and
             # must not change that decision, because there is no second draw.
             return self._as_releases(window, answers.refused("interrupted", charge.loss), result.spent), _NOTHING
         view = records.view(self._job.schedule.panes(window), users, result.admitted)
         outcomes = answers.release(view, charge, self._noise)
-        states += self._epochs.states(window, outcomes)
+        if answers.has_epochs:
+            states += self._epochs.states(window, outcomes)
         refund = charge.unused
         spent = result.spent - refund if is_paid_by_all and not result.is_joint else result.spent
         return self._as_releases(window, outcomes, spent), refund

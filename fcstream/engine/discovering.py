@@ -28,10 +28,11 @@ from ..noise.samplers import Noise
 from ..releases.base import Release, from_lines
 from ..runtime.words import many
 from ..stream.admission import admit, part_codes, reject
-from .engine import Engine, warn_of_loss
+from .engine import Engine
 from .first_window import FirstWindow
 from .intake import OnRejection, clock_ms
 from .keyed import KeyedEngine
+from .progress import warn_of_loss
 from .routing import distribute
 from .shared_users import UserAccount
 from .together import raise_first

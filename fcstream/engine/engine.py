@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,10 +27,9 @@ from ..stream.user_groups import UserGroups
 from .closing import AskedWindows, DrawnWindows, WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .outbox import Outbox
-from .progress import Progress
+from .progress import Progress, warn_of_loss
 from .records import OpenRecords
 
-LOG = logging.getLogger("fcstream.engine")
 MAX_WINDOWS_AT_ONCE = 1000
 """Number of windows after which one call of `Engine.advance` or `push` leaves the others to the next call."""
 CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | None"]]
@@ -390,20 +388,27 @@ class Engine:
         self._progress.fix(kept)
         self._records.forget_before(self._progress.next)
 
-    def ask(self, now_ms: int | None, until: int | None = None, most: int | None = None) -> AskedWindows | None:
+    def ask(
+        self, now_ms: int | None, until: int | None = None, most: int | None = None, other: AskedWindows | None = None
+    ) -> AskedWindows | None:
         """Return the next windows that are due (see `close_next`), `most` at most, and what they ask of the ledger;
-        None if there are none.
+        None if there are none. `other` is what the engine of another key has returned to the same question.
         """
-        self._check_open()
-        bounds = [self._closer.group]
-        bounds += [until - self._progress.next] if until is not None else []
-        bounds += [most] if most is not None else []
-        windows = self._progress.windows_due(now_ms, min(bounds))
+        if self._closed or self._records.is_broken:
+            self._check_open()
+        if other is not None and other.windows[0].index == self._progress.next and self._closer.asks_as(other):
+            windows = other.windows
+        else:
+            other, bounds = None, [self._closer.group]
+            bounds += [until - self._progress.next] if until is not None else []
+            bounds += [most] if most is not None else []
+            windows = self._progress.windows_due(now_ms, min(bounds))
         if not windows:
             return None
         try:
-            self._records.add_late(windows[0].index)
-            return self._closer.ask(windows, self._records)
+            if self._records.has_late:
+                self._records.add_late(windows[0].index)
+            return other or self._closer.ask(windows, self._records)
         finally:
             self._abort_if_broken()
 
@@ -508,6 +513,11 @@ class Engine:
             return releases
 
     @property
+    def is_closed(self) -> bool:
+        """Whether no window will be closed any more."""
+        return self._closed
+
+    @property
     def is_settled(self) -> bool:
         """Whether all releases were returned and are acknowledged."""
         return self._outbox.is_settled
@@ -588,13 +598,3 @@ class Engine:
         """Warn if records of open windows are lost, without saying how many, or when they were measured."""
         if self.has_records:
             warn_of_loss(self.job.terms.stream, self.replay_from)
-
-
-def warn_of_loss(stream: str, replay_from: int) -> None:
-    """Warn that records of open windows are lost."""
-    LOG.warning(
-        "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
-        "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
-        stream,
-        replay_from,
-    )

@@ -59,8 +59,6 @@ class Epochs:
 
     def within(self, answers: Answers, window: Window) -> Answers:
         """Return the answers for one window, each with its memory of the epoch before that window."""
-        if not answers.has_epochs:
-            return answers
         return replace(answers, answers=tuple(self._placed(answer, window) for answer in answers))
 
     def states(self, window: Window, outcomes: list[AnswerOutcome]) -> list[EpochState]:

@@ -21,6 +21,7 @@ from ..ledgers import JointLedger, Ledger, joint_ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
+from ..runtime.garbage import paused_garbage_collection
 from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
@@ -75,6 +76,7 @@ class KeyedEngine:
 
     _joint: JointLedger | None = None  # of all keys, if one transaction can take them all
     _mine: frozenset[str] = frozenset()
+    _has_begun = False
 
     def __init__(
         self,
@@ -263,18 +265,25 @@ class KeyedEngine:
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""
-        with self._lock, locked(self.parts):
+        with self._lock:
             if self._joint is None:
                 for engine in self.parts:
                     engine.begin(now_ms)
                 return
             now = read_moment(now_ms, "now_ms")
+            if not self._has_begun or any(engine.is_closed for engine in self.parts):
+                self._begin(self._joint, now)
+
+    def _begin(self, joint: JointLedger, now: int) -> None:
+        """Fix the first windows of all keys' streams that lack one, in one transaction."""
+        with locked(self.parts):
             proposed = [(engine, engine.propose(now)) for engine in self.parts]
             new = [(engine, *setting) for engine, setting in proposed if setting is not None]
             if new:
-                kept = self._joint.keep_together([(engine.ledger, name, value) for engine, name, value in new])
+                kept = joint.keep_together([(engine.ledger, name, value) for engine, name, value in new])
                 for (engine, _, _), value in zip(new, kept, strict=True):
                     engine.fix(value)
+        self._has_begun = True
 
     def advance(self, now_ms: int) -> list[Release]:
         """See `Engine.advance`."""
@@ -370,7 +379,7 @@ class KeyedEngine:
         elif self._joint is not None:
             due, is_over = KeysInOrder(self.parts, now_ms, limit), False
             while not is_over:
-                with locked(self.parts):
+                with locked(self.parts), paused_garbage_collection():
                     asked = due.ask()
                     errors = close_together(self._joint, asked, self.parts if acknowledging else ()) if asked else []
                 if acknowledging and not asked:
@@ -397,7 +406,7 @@ class KeyedEngine:
             closed = [engine.close_next(now_ms, until) for engine in those]
             return any(closed)
         most = max(1, MAX_WINDOWS // len(those))
-        with locked(those):
+        with locked(those), paused_garbage_collection():
             asked = [(engine, mine) for engine in those if (mine := engine.ask(now_ms, until, most)) is not None]
             if asked:
                 raise_first(close_together(joint, asked))

@@ -76,23 +76,25 @@ class Outbox:
         """Return what to seal; call `keep` once it is sealed."""
         if self._sealing:
             self._keep_sealed()
-        self._sealing = {window_key(releases[0]): releases for releases, _ in windows}
-        return [
-            SealedRelease(window, to_lines(releases), refund)
-            for window, (releases, refund) in zip(self._sealing, windows, strict=True)
-        ]
+        sealed = [SealedRelease(window_key(found[0]), to_lines(found), refund) for found, refund in windows]
+        self._sealing = {each.window: found for each, (found, _) in zip(sealed, windows, strict=True)}
+        return sealed
 
     def keep(self) -> None:
         """Keep for the caller what was prepared and is sealed."""
-        self._waiting |= self._sealing
+        if self._waiting:
+            self._waiting |= self._sealing
+        else:
+            self._waiting = self._sealing
         self._sealing = {}
 
     def take(self) -> list[Release]:
         """Return the waiting releases to this thread, which acknowledges them later."""
+        if not self._waiting:
+            return []
         releases = [release for answers in self._waiting.values() for release in answers]
-        if releases:
-            self._returned.setdefault(threading.get_ident(), {}).update(self._waiting)
-            self._waiting = {}
+        self._returned.setdefault(threading.get_ident(), {}).update(self._waiting)
+        self._waiting = {}
         return releases
 
     def requeue(self, releases: Iterable[Release]) -> None:
@@ -141,7 +143,10 @@ class Outbox:
             self._ledger.acknowledge(windows)
 
     def _published(self, thread: int) -> list[WindowKey]:
-        return [window for window in self._returned.get(thread, ()) if window not in self._waiting]
+        returned = self._returned.get(thread)
+        if not returned:
+            return []
+        return [window for window in returned if window not in self._waiting] if self._waiting else list(returned)
 
     def _keep_sealed(self) -> None:
         """Keep what the interrupted call of `seal` has sealed, unless that call has kept it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,8 @@ from ..ledgers import Ledger, WindowKey
 from ..stream.admission import Admitted, reject
 from ..stream.windows import Window
 from .first_window import FirstWindow
+
+LOG = logging.getLogger("fcstream.engine")
 
 
 class Progress:
@@ -90,3 +94,13 @@ class Progress:
             self.replayed += int(np.count_nonzero(closed & ~skipped & (last < self._first)))
             reject(rejections, closed & (last >= self._first), batch, "window_closed")
         return fine & ~closed
+
+
+def warn_of_loss(stream: str, replay_from: int) -> None:
+    """Warn that records of open windows are lost."""
+    LOG.warning(
+        "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
+        "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
+        stream,
+        replay_from,
+    )

@@ -89,6 +89,11 @@ class OpenRecords:
             self._count_in(*group)
         self.is_broken = False
 
+    @property
+    def has_late(self) -> bool:
+        """Return whether records wait for a later window than the first that covers their pane."""
+        return not self._late.is_empty
+
     def add_late(self, window: int) -> None:
         """Count the late records that are in time for a window."""
         self.is_broken = True

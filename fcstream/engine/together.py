@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from threading import RLock
 
 from ..ledgers import JointLedger
 from .closing import AskedWindows, DrawnWindows
@@ -17,10 +18,16 @@ Asked = tuple[Engine, AskedWindows]
 @contextmanager
 def locked(engines: Sequence[Engine]) -> Iterator[None]:
     """Hold the locks of some engines, in their order, and so before the lock of a ledger that they share."""
-    with ExitStack() as held:
+    held: list[RLock] = []
+    try:
         for engine in engines:
-            held.enter_context(engine.lock)
+            lock = engine.lock
+            lock.acquire()
+            held.append(lock)
         yield
+    finally:
+        for lock in reversed(held):
+            lock.release()
 
 
 class KeysInOrder:
@@ -39,6 +46,7 @@ class KeysInOrder:
     def __init__(self, engines: Sequence[Engine], now_ms: int | None, limit: int | None = None) -> None:
         self._engines, self._now_ms, self._limit = engines, now_ms, limit
         self._at, self._closed = 0, 0
+        self._last: AskedWindows | None = None
         schedule = engines[0].job.schedule
         self._end = (schedule.count if now_ms is None else schedule.due(now_ms)) or 0
 
@@ -49,8 +57,10 @@ class KeysInOrder:
         while self._at < len(self._engines) and left > 0:
             engine = self._engines[self._at]
             is_enough = engine.next_index >= self._end or (self._limit is not None and self._closed >= self._limit)
-            mine = None if is_enough else engine.ask(self._now_ms, most=left)
+            other = None if self._last is None or len(self._last.windows) > left else self._last
+            mine = None if is_enough else engine.ask(self._now_ms, most=left, other=other)
             if mine is not None:
+                self._last = mine
                 asked.append((engine, mine))
                 self._closed += len(mine.windows)
                 left -= len(mine.windows)

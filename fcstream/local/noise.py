@@ -410,9 +410,9 @@ def lattice_laplace(noise: Noise, rate: Fraction, dimension: int, size: int) -> 
         noise._fill(
             out[start : start + _CHUNK],
             12 * dimension,
-            lambda words, first, out: kernels.lattice_laplace(
-                words, first, scale.numerator, scale.denominator, float(rate), out
-            ),
-            lambda word, more: lattice_laplace_draw(rate, dimension, word, more),
+            kernels.lattice_laplace,
+            (scale.numerator, scale.denominator, float(rate)),
+            lambda exact, word, more: lattice_laplace_draw(exact, dimension, word, more),
+            rate,
         )
     return out

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDING = 1e-8  # of sums of doubles, relative to the whole; with room to spare
 _MANY = 2**20
+T = TypeVar("T")
+
+
+def by_cost(sizes: NDArray[np.int64], costs: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Put some indices, those of candidates, into the order of their costs."""
+    used = some[sizes[some] > 0]
+    return used[np.argsort(costs[used], kind="stable")]
+
+
+def inverted(
+    word: Callable[[], int],
+    quick: Callable[[int, int], T | None],
+    everything: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    of_index: Callable[[int], T],
+    rate: Fraction,
+) -> T:
+    """Return what `Noise.exponential_answer` draws, from the bits of as many words as decide."""
+    drawn = bits = 0
+    for digits in itertools.count(25, 40):
+        while bits < 4 * digits:
+            drawn, bits = (drawn << 64) | word(), bits + 64
+        answer = quick(drawn, bits)
+        if answer is not None:
+            return answer
+        sizes, costs = everything()
+        order = by_cost(sizes, costs, np.arange(len(sizes)))
+        found = interval_index(drawn, bits, sizes[order], costs[order] - costs[order[0]], rate, digits)
+        if found is not None:
+            return of_index(int(order[found]))
+    raise AssertionError("the digits never end")  # pragma: no cover
 
 
 def interval_index(

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .intervals import interval_index, quick_index
+from .intervals import T, by_cost, inverted, quick_index
 
 MAX_VARIANCE = 2**80
 SMALLEST_RATE = Fraction(1, 2**40)
@@ -29,7 +29,9 @@ MAX_BLOCKS = 2**24
 """Largest number of blocks of which a point draws one."""
 TAIL_CUTOFF = 13.06
 """Number of standard deviations beyond which a normal tail is below 2**-128 and counts as 0."""
-_FAR = 25.0  # candidates of an exponential choice that weigh less than exp(-25) together are seldom looked at
+_FEW_VARIANCES = 256
+FAR = 25.0
+"""Candidates of an exponential choice that weigh less than exp(-25) together are seldom looked at."""
 _PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
 )
@@ -268,12 +270,6 @@ def _kernels() -> Any:
     return noise
 
 
-def _by_cost(sizes: NDArray[np.int64], costs: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Put some indices, those of candidates, into the order of their costs."""
-    used = some[sizes[some] > 0]
-    return used[np.argsort(costs[used], kind="stable")]
-
-
 class Noise:
     """Sampler of exact noise from one source of entropy (specification 2.4, 2.5).
 
@@ -286,6 +282,8 @@ class Noise:
 
     def __init__(self, entropy: Entropy | None = None) -> None:
         self._entropy = entropy or SystemEntropy()
+        # What the compiled sampler is given for variances, by the identity of the object, which is kept for that.
+        self._prepared: dict[int, tuple[object, Fraction, tuple[int, float]]] = {}
 
     @property
     def private(self) -> bool:
@@ -311,20 +309,22 @@ class Noise:
         ------
         Specification 2.5; proof 1.5; Canonne, Kamath, Steinke 2020, Algorithm 3, with lazily compared uniforms.
         """
-        exact = variance if isinstance(variance, Fraction) else Fraction(variance)
-        numerator, denominator = exact.numerator, exact.denominator
-        if not 0 < numerator <= MAX_VARIANCE * denominator:
-            raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
+        known = self._prepared.get(id(variance))
+        if known is not None and known[0] is variance:
+            _, exact, settings = known
+        else:
+            exact = variance if isinstance(variance, Fraction) else Fraction(variance)
+            numerator, denominator = exact.numerator, exact.denominator
+            if not 0 < numerator <= MAX_VARIANCE * denominator:
+                raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
+            settings = math.isqrt(numerator // denominator) + 1, numerator / denominator
+            if len(self._prepared) >= _FEW_VARIANCES:
+                self._prepared.clear()
+            self._prepared[id(variance)] = variance, exact, settings
         kernels = _kernels()
         if kernels is None:
             return self._plain(size, lambda word: gaussian_draw(exact, word))
-        scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator
-        return self._fill(
-            np.empty(size, np.int64),
-            12,
-            lambda words, first, out: kernels.discrete_gaussian(words, first, scale, approximate, out),
-            lambda word, more: gaussian_draw(exact, word, more),
-        )
+        return self._fill(np.empty(size, np.int64), 12, kernels.discrete_gaussian, settings, gaussian_draw, exact)
 
     def discrete_laplace(self, scale: Fraction | int, size: int) -> NDArray[np.int64]:
         """Draw `size` independent discrete Laplace numbers, P(y) proportional to exp(-|y| / scale), int64.
@@ -343,12 +343,8 @@ class Noise:
         kernels = _kernels()
         if kernels is None:
             return self._plain(size, lambda word: laplace_draw(exact, word))
-        return self._fill(
-            np.empty(size, np.int64),
-            8,
-            lambda words, first, out: kernels.discrete_laplace(words, first, exact.numerator, exact.denominator, out),
-            lambda word, more: laplace_draw(exact, word, more),
-        )
+        settings = exact.numerator, exact.denominator
+        return self._fill(np.empty(size, np.int64), 8, kernels.discrete_laplace, settings, laplace_draw, exact)
 
     def bernoulli(self, numerators: NDArray[np.int64], denominator: int) -> NDArray[np.bool_]:
         """Draw independent coins, True with probability exactly numerators[i] / denominator (clipped to [0, 1]).
@@ -363,13 +359,7 @@ class Noise:
         """
         if not 0 < denominator < 2**62:
             raise ConfigError(f"must be in (0, 2**62), got {denominator}", "denominator")
-        kernels = _kernels()
-        return self._fill(
-            np.empty(len(numerators), np.bool_),
-            2,
-            lambda words, first, out: kernels.bernoulli(words, first, numerators, denominator, out),
-            None,
-        )
+        return self._fill(np.empty(len(numerators), np.bool_), 2, _kernels().bernoulli, (numerators, denominator))
 
     def uniform_bits(self, bits: int, size: int) -> NDArray[np.int32]:
         """Draw independent uniform integers of `bits` <= 24 random bits each, int32 (size,)."""
@@ -513,22 +503,44 @@ class Noise:
         if not (rate > 0 and total > 0):
             raise ConfigError("must hold a candidate, and the rate be positive", "sizes")
         # Nearly always it is one of those that cost little; all others together weigh little.
-        most, least = min(math.ceil((_FAR + math.log(total)) / float(rate)) + 1, 2**62), int(costs.min())
-        order, word = _by_cost(sizes, costs, np.flatnonzero(costs <= least + most)), _WordReader(self._entropy)
-        if not len(order):
-            order = _by_cost(sizes, costs, np.arange(len(sizes)))
-        beyond = math.exp(min(float(rate) * (int(costs[order[0]]) - least) - _FAR, 700.0))
-        drawn = bits = 0
-        for digits in itertools.count(25, 40):
-            while bits < 4 * digits:
-                drawn, bits = (drawn << 64) | word(), bits + 64
-            found = quick_index(drawn, bits, sizes[order], costs[order] - costs[order[0]], rate, beyond)
-            if found is None:
-                order = _by_cost(sizes, costs, np.arange(len(sizes)))  # begins with those that are near
-                found = interval_index(drawn, bits, sizes[order], costs[order] - costs[order[0]], rate, digits)
-            if found is not None:
-                break
-        return int(order[found])
+        most, least = min(math.ceil((FAR + math.log(total)) / float(rate)) + 1, 2**62), int(costs.min())
+        order = by_cost(sizes, costs, np.flatnonzero(costs <= least + most))
+        order = order if len(order) else by_cost(sizes, costs, np.arange(len(sizes)))
+        near = sizes[order], costs[order] - costs[order[0]]
+        beyond = math.exp(min(float(rate) * (int(costs[order[0]]) - least) - FAR, 700.0))
+
+        def quick(drawn: int, bits: int) -> int | None:
+            found = quick_index(drawn, bits, *near, rate, beyond)
+            return None if found is None else int(order[found])
+
+        return self.exponential_answer(quick, lambda: (sizes, costs), int, rate)
+
+    def exponential_answer(
+        self,
+        quick: Callable[[int, int], T | None],
+        everything: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
+        of_index: Callable[[int], T],
+        rate: Fraction,
+    ) -> T:
+        """Return what belongs to the index that `exponential_choice` draws from everything() = sizes, costs.
+
+        Parameters
+        ----------
+        quick : callable
+            ``quick(drawn, bits)`` returns it for the uniform number drawn / 2**bits, or None where it is not certain.
+        everything, of_index : callable
+            Called only then: for sizes and costs, and for what belongs to an index.
+        rate : Fraction
+
+        Privacy
+        -------
+        As `exponential_choice`, if `quick` is certain.
+
+        Source
+        ------
+        Specification 2.5; proof 1.7.
+        """
+        return inverted(_WordReader(self._entropy), quick, everything, of_index, rate)
 
     def _slow_bit(self, count: int, size: int, threshold: float, sigma: float, first16: int) -> bool:
         """Decide the bit of one point exactly, where its first 16 random bits are not enough."""
@@ -553,27 +565,29 @@ class Noise:
         self,
         out: NDArray[Any],
         words_each: int,
-        kernel: Callable[[NDArray[np.uint64], int, NDArray[Any]], tuple[int, int, int]],
-        exact_draw: Callable[[Source, Source], int | list[int]] | None,
+        kernel: Callable[..., tuple[int, int, int]],
+        settings: tuple[Any, ...],
+        exact_draw: Callable[[Fraction, Source, Source], int | list[int]] | None = None,
+        exact: Fraction | None = None,
     ) -> NDArray[Any]:
-        """Run a kernel until `out` is full.
+        """Run a kernel until `out` is full: ``kernel(words, number of draws that are done, *settings, out)``.
 
-        It gets more words when it has used up its own, and exact arithmetic decides where 64 bits do not.
+        It gets more words when it has used up its own, and exact arithmetic decides where 64 bits do not:
+        ``exact_draw(exact, word, more)``.
         """
-
         done, n = 0, len(out)
         words = self._entropy.words(words_each * n + 32)
         while True:
             if words.flags.writeable:  # those that come later: compiled code has a version for each kind
                 words = words[:]
                 words.flags.writeable = False
-            done, used, status = kernel(words, done, out)
-            words = words[used:]
+            done, used, status = kernel(words, done, *settings, out)
             if status == 0:
                 return out
-            if status == 2 and exact_draw is not None:
+            words = words[used:]
+            if status == 2 and exact_draw is not None and exact is not None:
                 reader = _WordReader(self._entropy, words)
-                out[done] = exact_draw(reader, lambda: int(self._entropy.words(1)[0]))
+                out[done] = exact_draw(exact, reader, lambda: int(self._entropy.words(1)[0]))
                 words = reader.rest()
                 done += 1
                 if done == n:

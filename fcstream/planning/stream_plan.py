@@ -76,7 +76,8 @@ class StreamPlan:
         Chance that a window of `size_hint` records that are all friends releases a value. None where `size_hint` is
         missing and not every window releases, or where it depends on the data: see `chance`.
     sigma : dict
-        Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units.
+        Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units, and with
+        what the coins of a core add to it.
     smallest_size : int or None
         Smallest `size_hint` whose windows release with 99%; None if no size up to 2**40 does.
     stopped : PrivacyLoss or None

@@ -12,21 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting.losses import RHO_UNIT
 from ..arrays.clusters import private_centers, private_mixture
 from ..arrays.statistics import private_mean, private_variance
 from ..arrays.tables import private_synthetic
-from ..counting.exact import FriendCounts
-from ..counting.multi_radius import LadderCounts
 from ..counting.threads import threads
-from ..counting.tiles import LANES
-from ..counting.views import Selection
+from ..counting.views import view_of_few
 from ..noise.samplers import Noise, SeededEntropy
-from ..releases.averages import BallAverage
+from ..releases.means.zooming import histogram
 from ..releases.options import Options
 from ..releases.totals.memory import compile_mixing
 from ..runtime.compile_cache import watching_compilation
-from .speeds import measured_costs
+from .compiling import NOTHING, compile_counts, compile_sums
 
 _WITHOUT_FRIENDS = {"count", "sum", "histogram", "quantiles", "frequent", "total"}
 _LARGE = 2000  # windows of fewer points are compared by a kernel that is quickly compiled
@@ -74,8 +70,13 @@ def warm_first_window(releases: Iterable[Options]) -> None:
     is_large = any((each.size_hint or 0) >= _LARGE for each in cores)
     seeded = Noise(SeededEntropy(0))
     with _beside("compile_exact_counts" if is_large else "compile_sums", seeded) as is_helped:
-        if is_helped:
-            _warm_mean(seeded, "recentered")
+        if is_helped:  # each kernel is left to one process
+            seeded.threshold_bits(np.zeros(1, np.int64), 1, 0.0, 1.0)
+            histogram(NOTHING, np.zeros(1), [1], Fraction(1), seeded)
+            if is_large:
+                compile_sums()
+            else:
+                view_of_few(np.zeros((1, 1)), 1.0)
 
 
 def _has_core(options: Options) -> bool:
@@ -84,7 +85,7 @@ def _has_core(options: Options) -> bool:
 
 @contextmanager
 def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
-    """Compile the noise if the cache does not hold it, and run a function of this module in another process meanwhile.
+    """Compile the noise if the cache does not hold it, and run a function of `compiling` in another process meanwhile.
 
     That process is started only if the noise must be compiled, as in a fresh environment, and if there is a processor
     for it. What it compiles lies in the cache then. If it fails, this process compiles the same later.
@@ -94,7 +95,7 @@ def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
     def start() -> None:
         if function is None or started or not sys.executable or threads() < 2:
             return
-        program = f"from {__name__} import {function}; {function}()"
+        program = f"from {__package__}.compiling import {function}; {function}()"
         nowhere = subprocess.DEVNULL
         # -P: a module that lies in the working folder is not imported.
         command = [sys.executable, "-P", "-c", program]
@@ -107,28 +108,6 @@ def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
     finally:
         for process in started:
             process.wait()
-
-
-def compile_sums() -> None:
-    """Compile, or load, sums of points in a ball, which take longest, and what draws their noise."""
-    nothing = Selection(((np.zeros((1, 1, LANES)), np.zeros(LANES, np.bool_)),), 0, 1)
-    BallAverage.split(RHO_UNIT, 1).release(nothing, np.zeros(1), 1, Noise(SeededEntropy(0)))
-
-
-def compile_exact_counts() -> None:
-    """Compile, or load, the counting of friends in windows that are not small."""
-    many = FriendCounts(12, 100)
-    many.add(0, np.zeros((1000, 12)))
-    many.view([0])
-
-
-def compile_counts() -> None:
-    """Compile, or load, all counting of friends: exact, within many radii, sampled."""
-    compile_exact_counts()
-    several = LadderCounts(2, [1, 4])
-    several.add(0, np.zeros((2, 2)))
-    _ = several.view([0]).pairs, several.view([0]).at(0)
-    measured_costs(2)
 
 
 def _warm_means(noise: Noise) -> None:

@@ -141,8 +141,10 @@ def exact_sums(points: Selection) -> list[int]:
     """Add up the coordinates of some points exactly."""
     from .._kernels import sums
 
-    def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
-        sums.masked_sum(tiles, len(mask), mask, out)
+    origin = np.zeros(points.dimension)
+
+    def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
+        return int(sums.clipped_sum(tiles, len(mask), mask, origin, math.inf, out))
 
     return tile_totals(points.parts, points.dimension, MAX_COORDINATE, add)[0]
 
@@ -196,7 +198,12 @@ class FriendlyAverage:
     def _rho2_nano(self) -> int:
         return self.loss.rho_nano - self._first_nano
 
-    @property
+    @cached_property
+    def first(self) -> PrivacyLoss:
+        """Loss of the first stage, the noisy size."""
+        return PrivacyLoss(self._first_nano, self.loss.delta_femto)
+
+    @cached_property
     def second(self) -> PrivacyLoss:
         """Loss of the second stage."""
         return PrivacyLoss(self._rho2_nano)
@@ -224,6 +231,17 @@ class FriendlyAverage:
         """Return the noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
         return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
 
+    def inverse_size(self, size: float) -> float:
+        """Predict the root mean square of 1 / n-hat for so many points, of those that are 1 or more.
+
+        By far the largest ones are seldom drawn, where n-hat falls to a few; few windows show them.
+        """
+        middle, deviation = size - self.offset, math.sqrt(self.size_variance)
+        first = max(1.0, math.floor(middle - 9 * deviation))
+        values = np.unique(np.rint(np.linspace(first, max(first, middle + 9 * deviation), 4096)))
+        weights = np.exp(-(((values - max(middle, 1.0)) / deviation) ** 2) / 2)
+        return math.sqrt(float((weights / values**2).sum() / weights.sum()))
+
     def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
         """Average the points with noise; None if they are too few. Calls `start` before the draws of each stage."""
         return self.divide(lambda: exact_sums(points), points.size, points.dimension, noise, start)
@@ -244,12 +262,12 @@ class FriendlyAverage:
         n_hat = self.find_size(size, noise, start, least)
         if n_hat is None:
             return None
-        start(PrivacyLoss(self._rho2_nano))
+        start(self.second)
         return self.noisy_mean(sums(), size, n_hat, d, noise)
 
     def find_size(self, size: int, noise: Noise, start: Start = _no_stages, least: int = 0) -> int | None:
         """Run the first stage: draw n-hat; None if it is not above `least`."""
-        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
+        start(self.first)
         n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
         return None if size == 0 or n_hat <= least else n_hat
 

@@ -442,7 +442,9 @@ class Release:
     track : Track or None
         For a tracking mean: where the next window starts, in lattice steps.
     parts : dict or None
-        Further values of some kinds, by name, such as the edges of bins. Absent from the JSON of other kinds.
+        Further values of some kinds, by name, such as the edges of bins. Absent from the JSON of other kinds. Where a
+        deviation of their noise is among them (`mean_sigma`), so is an interval in the form of `interval`
+        (`mean_interval`).
     key : str or None
         Key of a sibling stream. Absent from the JSON of streams without keys.
     participation : str or None
@@ -501,13 +503,14 @@ class Release:
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
         # Keys that were added to the format later are left out where they are None.
-        values = dict(zip(Release.__slots__, _values(self), strict=True))
+        first, later = _first_values(self), _later_values(self)
+        values = dict(zip(_FIRST, first, strict=True))
+        for name, value in zip(_LATER, later, strict=True):
+            if value is not None:
+                values[name] = value
         if self.track is not None and self.track.scales is None:
             values["track"] = {name: getattr(self.track, name) for name in Track.__slots__[:-2]}
-        for name in _LATER:
-            if values[name] is None:
-                del values[name]
-        return msgspec.json.encode(values)
+        return _encode(values)
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:
@@ -524,12 +527,16 @@ class Release:
             raise msgspec.DecodeError("nested too deeply") from None
 
 
-_values = attrgetter(*Release.__slots__)
+_FIRST = Release.__slots__[: -len(_LATER)]
+assert (*_FIRST, *_LATER) == Release.__slots__
+_first_values, _later_values = attrgetter(*_FIRST), attrgetter(*_LATER)
+_encode = msgspec.json.Encoder().encode
 
 
 def to_lines(releases: Iterable[Release]) -> bytes:
     """Return the releases of one window as a ledger seals them: a line of JSON each."""
-    return b"\n".join(release.to_bytes() for release in releases)
+    lines = [release.to_bytes() for release in releases]
+    return lines[0] if len(lines) == 1 else b"\n".join(lines)
 
 
 def from_lines(body: bytes) -> list[Release]:

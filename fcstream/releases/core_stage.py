@@ -23,6 +23,7 @@ STOP_CHANCE = 0.01
 """A window is stopped after the noisy size if it would release with a smaller probability."""
 ENOUGH_CHANCE = 0.99
 """If a window's noisy size promises a value with this probability and there is none, the records must lie apart."""
+_NOTHING = PrivacyLoss()
 ALIKE = " that are all friends"
 CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
 
@@ -42,7 +43,7 @@ class ChargeShare:
 
     def __init__(self, charge: Charge, share: PrivacyLoss) -> None:
         self._charge, self._share = charge, share
-        self._started = PrivacyLoss()
+        self._started = _NOTHING
         self._used = False
 
     def use(self, needed: PrivacyLoss) -> None:
@@ -224,7 +225,7 @@ def find_core(core: CoreFilter, stop: StopSearch, view: WindowView, charge: Char
     if stop.stops(n_hat - core.offset):
         return Core(None, n_hat - core.offset)
     charge.start(bits)
-    arrival_order = view.arrival_order()
+    arrival_order = None if view.is_in_order else view.arrival_order()
     if arrival_order is None:
         return core.keep(counts, n_hat, noise)
     # The i-th random bits decide about the point that arrived i-th, wherever it is stored: so a release depends on the
@@ -329,6 +330,17 @@ def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[f
 
 def mean_size(law: list[tuple[float, float, float]]) -> float:
     return sum(weight * mean for weight, mean, _ in law)
+
+
+def coin_noise(law: list[tuple[float, float, float]]) -> float:
+    """Return how far the core's coins move the mean of its points, in deviations of the points: the standard deviation.
+
+    Each point is left out by a coin of its own; of m points that are kept with chance k, the mean of those that are
+    kept has the variance (1 - k) / (k m) around that of all.
+    """
+    kept = [(weight, variance / mean**2) for weight, mean, variance in law if mean >= 1]
+    total = sum(weight for weight, _ in kept)
+    return math.sqrt(sum(weight * part for weight, part in kept) / total) if total > 0 else math.inf
 
 
 def release_probability(law: list[tuple[float, float, float]], needs: list[tuple[float, float]]) -> float:

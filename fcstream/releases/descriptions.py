@@ -128,19 +128,49 @@ _TREE_MIXTURES = KindDescription(
     "Machine learning model",
 )
 
+_CELLS = KindDescription(
+    "a few weighted points that stand for all records",
+    "Noise is added to the first and second moments of the records, then to a number and a sum in every cell of "
+    "a public partition. What comes out is moved to the nearest allowed points, which costs nothing.",
+    "The mean of each cell is shrunk towards the mean of all records and moved into the public set, and weights "
+    "are made to be at least 0 and to add up: points near the border are pulled inwards, and small groups vanish.",
+    (BSV22, CKS20, OURS),
+    ("9.6",),
+    ("9.2",),
+    (),
+    "Synthetic data",
+)
+_TREE_POINTS = KindDescription(
+    "made-up rows that lie where the records do",
+    f"{_BOXES}. Rows are drawn from the boxes by their numbers and means, which costs nothing more. {_EXACT_NOISE}",
+    "Where a box holds few records, rows are spread over it with the right mean but any shape; places with hardly "
+    "any records get no rows. How features move together within a box is not kept.",
+    _TREE,
+    ("9.9", "6.15"),
+    ("7.10",),
+    (),
+    "Synthetic data",
+)
 
-def _either(tuples: KindDescription, tree: KindDescription) -> KindDescription:
+
+def _either(
+    other: KindDescription,
+    tree: KindDescription,
+    what: str | None = None,
+    called: str = "tuples",
+    section: str = "6.20",
+) -> KindDescription:
     """Describe a kind whose method settings choose, which `plan` tells."""
     return KindDescription(
-        tuples.what,
-        f"One of two methods, by settings alone; `plan` says which. A tree: {tree.mechanism} Or tuples: "
-        f"{tuples.mechanism}",
-        f"By a tree: {tree.bias} By tuples: {tuples.bias}",
-        tuple(dict.fromkeys((*tuples.sources, *tree.sources))),
-        ("6.20", *tuples.specification, *tree.specification),
-        (*tuples.proofs, *tree.proofs),
-        tuples.errata,
-        tuples.product,
+        what or other.what,
+        f"One of two methods, by settings alone; `plan` says which. A tree: {tree.mechanism} Or {called}: "
+        f"{other.mechanism}",
+        f"By a tree: {tree.bias} By {called}: {other.bias}",
+        tuple(dict.fromkeys((*other.sources, *tree.sources))),
+        (section, *other.specification, *tree.specification),
+        (*other.proofs, *tree.proofs),
+        other.errata,
+        other.product,
     )
 
 
@@ -346,29 +376,11 @@ DESCRIPTIONS = {
         ("9.5",),
         ("6.2",),
     ),
-    "points/cells": KindDescription(
-        "a few weighted points that stand for all records",
-        "Noise is added to the first and second moments of the records, then to a number and a sum in every cell of "
-        "a public partition. What comes out is moved to the nearest allowed points, which costs nothing.",
-        "The mean of each cell is shrunk towards the mean of all records and moved into the public set, and weights "
-        "are made to be at least 0 and to add up: points near the border are pulled inwards, and small groups vanish.",
-        (BSV22, CKS20, OURS),
-        ("9.6",),
-        ("9.2",),
-        (),
-        "Synthetic data",
+    "points/auto": _either(
+        _CELLS, _TREE_POINTS, "points that stand for all records: a few weighted ones, or made-up rows", "cells", "9.10"
     ),
-    "points/tree": KindDescription(
-        "made-up rows that lie where the records do",
-        f"{_BOXES}. Rows are drawn from the boxes by their numbers and means, which costs nothing more. {_EXACT_NOISE}",
-        "Where a box holds few records, rows are spread over it with the right mean but any shape; places with hardly "
-        "any records get no rows. How features move together within a box is not kept.",
-        _TREE,
-        ("9.9", "6.15"),
-        ("7.10",),
-        (),
-        "Synthetic data",
-    ),
+    "points/cells": _CELLS,
+    "points/tree": _TREE_POINTS,
     "tree": KindDescription(
         "boxes that divide the public ranges, small where many records lie, each with a noisy number of records",
         "Noisy numbers of records are drawn level by level; a box is halved where its number is large. Each last "

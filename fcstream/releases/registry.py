@@ -37,7 +37,8 @@ KINDS = {
     "covariance/friendly": "statistics.covariance:CovarianceOptions",
     "synthetic": "tables.synthetic:SyntheticOptions",
     "marginals": "tables.marginals:MarginalsOptions",
-    "points/cells": "tables.points:PointsOptions",
+    "points/auto": "trees.automatic:AutoPointsOptions",
+    "points/cells": "trees.automatic:AutoPointsOptions",
     "points/tree": "trees.drawn:TreePointsOptions",
     "tree": "trees.release:TreeOptions",
 }

@@ -24,9 +24,12 @@ MAX_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
 SMALLEST, LARGEST = 1e-100, 1e100
 """Public numbers beyond these are taken for mistakes; their differences, quotients and squares could overflow."""
+_AT_ONCE = 2**15  # numbers that become coordinates at once
+_FEW, _FEW_FEATURES = 1000, 3
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
 
 
+@functools.lru_cache(maxsize=1024, typed=True)  # 2.0**60 was written with fewer digits than 2**60, which it equals
 def exact(value: float | int | str | Fraction) -> Fraction:
     """Return the exact decimal that a public number was written as: 0.1 is one tenth, not the nearest double."""
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
@@ -243,9 +246,13 @@ class Grid:
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("must have distinct names", "features")
+        fine = set()  # features of an array are all alike
         for feature in self.features:
-            low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
-            self.lattice.check_range(low, high, f"features.{feature.name}")
+            alike = feature.minimum, feature.maximum, feature.scale, feature.origin, feature.transform
+            if alike not in fine:
+                low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
+                self.lattice.check_range(low, high, f"features.{feature.name}")
+                fine.add(alike)
 
     @property
     def dimension(self) -> int:
@@ -253,9 +260,27 @@ class Grid:
 
     def points(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Convert raw rows (n, d) within the public ranges to lattice points (n, d)."""
-        points = np.empty(raw.shape, np.float64)
-        for k, feature in enumerate(self.features):
-            points[:, k] = self.lattice.coordinates(feature.scaled(raw[:, k]))
+        found, points = np.asarray(raw, np.float64), np.empty(raw.shape, np.float64)
+        if len(raw) < _FEW and len(self.features) <= _FEW_FEATURES:  # the same numbers, sooner
+            for k, feature in enumerate(self.features):
+                points[:, k] = self.lattice.coordinates(feature.scaled(raw[:, k]))
+            return points
+        changed = [k for k, feature in enumerate(self.features) if feature.transform != "none"]
+        if changed:
+            found = found.copy()
+            for k in changed:
+                found[:, k] = TRANSFORMS[self.features[k].transform](raw[:, k])
+        pairs = [(feature.origin, feature.scale) for feature in self.features]
+        origins, scales = np.array(pairs, np.float64).reshape(-1, 2).T
+        shifts, divides = origins.any(), (scales != 1).any()
+        some = max(1, _AT_ONCE // max(1, len(self.features)))
+        for first in range(0, len(points), some):  # which stay in the processor's caches between the steps
+            source, part = found[first : first + some], points[first : first + some]
+            if shifts:
+                source = np.subtract(source, origins, out=part)
+            if divides:
+                source = np.divide(source, scales, out=part)
+            np.rint(np.divide(source, self.lattice.step, out=part), out=part)
         return points
 
     def values(self, steps: NDArray[np.float64]) -> list[float]:

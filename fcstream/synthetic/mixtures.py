@@ -196,27 +196,25 @@ class TableMixture:
         triple_weight = short(2 / moments.triple_sigma**2)
         seen, cell_weight = (ones / moments.count).astype(short), short((moments.count / sigma) ** 2)
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        points, weights = points.astype(short), parted[:, None].astype(short)
-        shifts = codes.shifts.astype(short)
-        first: Any = np.zeros_like(points)
-        second: Any = np.zeros_like(points)
+        points, weights, shifts = points.astype(short), parted.astype(short), codes.shifts.astype(short)
+        numbers, mass, held, first, second = (np.zeros_like(points) for _ in range(5))
+        sums, more = np.empty(codes.bits, short), np.zeros(points.shape[::-1], short)
         for step in range(1, _STEPS + 1):
-            numbers = 2 * points - shifts
-            mass = weights * numbers
+            kernels.weigh(points, weights, shifts, numbers, mass, held, sums)
             slope = product(numbers, pair_weight * (product(numbers.T, mass) - pairs))
-            slope += mean_weight * (mass.sum(axis=0) - means)
-            slope *= 2 * weights
             if len(products):
-                more = np.zeros(points.shape[::-1], short)
+                more[:] = 0
                 kernels.add_triple_slopes(
-                    np.ascontiguousarray(numbers.T), weights[:, 0], moments.triples, products, triple_weight, more
+                    np.ascontiguousarray(numbers.T), weights, moments.triples, products, triple_weight, more
                 )
-                slope += more.T
-            slope += weights * cell_weight * (np.add.reduceat(weights * points, starts) - seen)[owners]
-            first = 0.9 * first + 0.1 * slope
-            second = 0.99 * second + 0.01 * slope**2
-            size = _RATE * (1 - step / (_STEPS + 1)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
-            points = consistent(codes, points - size * first / (1 - 0.9**step))
+            kernels.fit_step(
+                points, weights, owners, slope, mean_weight * (sums - means), np.ascontiguousarray(more.T),
+                np.add.reduceat(held, starts) - seen, cell_weight, first, second,
+                short(_RATE * (1 - step / (_STEPS + 1))), np.array([1 - 0.9**step, 1 - 0.99**step], short),
+                codes.booleans == codes.bits,
+            )  # fmt: skip
+            if codes.booleans < codes.bits:
+                points = consistent(codes, points)
         fitted = TableMixture(parted, points.astype(np.float64))
         told = consistent(codes, (moments.all_say(codes)[None] + codes.shifts) / 2)[0]
         share = 1 / (1 + codes.bits / _MANY)

@@ -13,7 +13,7 @@ from fcstream.releases.reasons import REASONS
 from fcstream.releases.statistics.frequent import FrequentOptions
 from fcstream.stream.lattice import Grid, Lattice
 
-RUNS = 10_000
+RUNS = 5_000
 KNOWN = ["a"] * 9 + ["b"] * 4
 CASES = {  # unit, keys, texts of both, and of the one that only the second has
     "event": ("event", {}, KNOWN, "a"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.audits import epsilon_lower_bound, rho_lower_bound
 from support.helpers import Paid, sample
+from support.windows import view_of
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
@@ -21,9 +22,11 @@ from fcstream.counting.exact import FriendCounts
 from fcstream.releases.base import Track
 from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.reasons import REASONS
+from fcstream.releases.statistics.clipped_sums import ClippedSums
 from fcstream.releases.statistics.scales import missing_ranks
+from fcstream.releases.statistics.shapes import LEVEL, Coordinates
 
-RUNS = 10_000
+RUNS = 5_000
 FEWER = 2_000
 """Runs of those that take tenths of a millisecond."""
 DELTAS = (1e-3, 0.02, 0.1, 0.2)
@@ -141,7 +144,7 @@ def test_a_cheap_mechanism_stays_below_its_claim(name):
 @pytest.mark.parametrize("name", ["count", "ball", "histogram", "tracking"])
 def test_the_audit_sees_a_loss_not_much_larger_than_the_claim(name):
     """With half the claimed rho it would have complained: so it does of noise that is a third too small."""
-    (one, _), (two, _) = (outcomes(name, more, seed) for more, seed in ((False, 3), (True, 4)))
+    (one, _), (two, _) = (outcomes(name, more, seed, 2 * RUNS) for more, seed in ((False, 3), (True, 4)))
     assert excess(one, two, job_of(name).answers[0].mechanism.loss.rho / 2.2) > 0
 
 
@@ -178,7 +181,7 @@ def test_squares_of_a_variance_have_the_noise_of_their_sensitivity():
 
 
 def test_a_lloyd_step_stays_below_its_claim():
-    """A part's record at the ball's edge; ten thousand steps."""
+    """A part's record at the ball's edge; five thousand steps."""
     step, rows = LloydStep(PrivacyLoss.charge(0.5), (0, 0), 1000**2), []
     for points, seed in (([[0.0, 0.0]] * 60, 1), ([[0.0, 0.0]] * 60 + [[1000.0, 0.0]], 2)):
         friends = FriendCounts(2, None)
@@ -201,10 +204,9 @@ def test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it():
         found = []
         for rows, seed in (([[500.0, 400.0]] * 40, 1), ([[500.0, 400.0]] * 40 + [extra], 2)):
             noise, out, which = Noise(SeededEntropy(seed)), [], np.array(extra) / np.hypot(*extra)
+            clipped = ClippedSums(view_of(np.array(rows)), Coordinates.plain([0, 0], None))
             for _ in range(3000):
-                points = np.array(rows)
-                norms = (points**2).sum(axis=1)
-                sums, products, limit, _ = mechanism.noisy_moments(points, norms, squared, noise)
+                sums, products, limit, _ = mechanism.noisy_moments(clipped, squared, noise)
                 assert limit == squared
                 # what tells most of this record: along itself, each stage in its own deviations
                 out.append([which @ sums / 3000, which @ products @ which / 3000**2])
@@ -215,12 +217,53 @@ def test_clipped_moments_stay_below_their_claim_and_are_not_far_from_it():
         assert excess(*best, loss / 2.2) > 0
 
 
+def test_the_first_moments_and_the_spreads_of_a_covariance_stay_below_their_claims():
+    """A record far beyond the public ball, many times; exact laws of a spread, for few records."""
+    release = {**BARE, "kind": "covariance", "size_hint": 300, "rho": 9.0}
+    config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 9.0, "delta": 1e-6})
+    mechanism = Config.from_mapping(config).job.answers[0].mechanism
+    ball, loss = mechanism.first_ball, mechanism.shares["first"].rho
+
+    class Told(Coordinates):
+        def moved(self, mean, matrix, entry, *, turns):
+            return mean, matrix + np.outer(mean, mean)  # as released
+
+    plain = Coordinates.plain([0, 0], None)
+    told = Told(plain.middles, plain.factors, None, plain.back)
+    for extra in ([-70_000.0, 70_000.0],):
+        found, which = [], np.array(extra) / np.hypot(*extra)
+        for rows, seed in (([[500.0, 400.0]] * 40, 1), ([[500.0, 400.0]] * 40 + [extra], 2)):
+            noise, view = Noise(SeededEntropy(seed)), view_of(np.array(rows))
+            draws = [mechanism._moved(view, 40, told, noise) for _ in range(1500)]
+            found.append(40 * np.array([[which @ m / ball**0.5, which @ p @ which / ball] for m, p in draws]))
+        shares = np.sqrt(np.array(mechanism.first_shares) / 1e9)
+        best = [np.column_stack([part, part @ shares]) for part in found]
+        assert excess(*best, loss) <= 0
+        assert excess(*best, loss / 2.2) > 0
+    rate, share, worst, places = mechanism.spreads.rates[0], mechanism.shares["spreads"].rho / 2, 0.0, np.arange(6)
+
+    def law(values):
+        below, above = (np.array([(values < v).sum() for v in places]), np.array([(values > v).sum() for v in places]))
+        weights = np.exp(-float(rate) * missing_ranks(below, above, len(values), LEVEL))
+        return weights / weights.sum()
+
+    for few in itertools.chain.from_iterable(
+        itertools.combinations_with_replacement((0, 2, 3, 5), n) for n in range(6)
+    ):
+        for more in (0, 2, 4, 5):
+            pair = law(np.array(few)), law(np.array([*few, more]))
+            for p, q in (pair, pair[::-1]):
+                for order in (1.01, 8.0):
+                    worst = max(worst, math.log((p**order * q ** (1 - order)).sum()) / (order - 1) / order / share)
+    assert 0.2 < worst <= 1
+
+
 def test_learned_scales_cost_their_tenth_and_a_window_all_of_its_rho():
-    """Exact laws of both quartiles, for all windows of a few records and one more; then what a window starts."""
+    """Exact laws of median and distances, for all windows of a few records and one more; then what a window starts."""
     base = sample(release={"rho": 4.0, "size_hint": 900}, window={"end": "1970-01-01T00:00:10Z"})
     features = [{"name": name, "min": -1e4, "max": 1e4, "scale": "learned"} for name in "ab"]
     mechanism = Config.from_mapping(base | {"features": features}).job.answers[0].mechanism.inner
-    learner, rho, worst = mechanism.learner, mechanism.stage.rho / 2, 0.0  # of one feature of two
+    rho, worst = mechanism.stage.rho / 2, 0.0  # of one feature of two
     places, orders = np.arange(6), (1.01, 8.0)
 
     def law(values, level, rate):
@@ -228,7 +271,10 @@ def test_learned_scales_cost_their_tenth_and_a_window_all_of_its_rho():
         weights = np.exp(-float(rate) * missing_ranks(below, above, len(values), level))
         return weights / weights.sum()
 
-    draws = [*zip(learner.levels, learner.rates[0], strict=True)]
+    # A distance from any place is a quantile of the distances, which one record more changes as it changes values.
+    spreads = mechanism.spreads
+    assert spreads.has_sides
+    draws = [(Fraction(1, 2), mechanism.medians.rates[0]), *((spreads.level, rate) for rate in spreads.rates[:2])]
     for few in itertools.chain.from_iterable(
         itertools.combinations_with_replacement((0, 2, 3, 5), n) for n in range(6)
     ):

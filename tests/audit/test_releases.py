@@ -14,7 +14,7 @@ from fcstream.accounting.losses import epsilon_tight
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.means.mean import RecentredMean
 
-RUNS = 1500
+RUNS = 1000
 
 
 def releases(raw, runs, make_noise, **sections):

@@ -15,7 +15,7 @@ from fcstream import Noise, SeededEntropy
 from fcstream.config import Config
 from fcstream.releases.base import EpochWindow
 
-T, RUNS, RHO = 5, 4000, 0.5
+T, RUNS, RHO = 5, 2000, 0.5
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 CENTER, CORNER = [20.0, 50.0], [80.0, 100.0]
 TOTAL = {**BARE, "kind": "total", "epoch": T, "rho": RHO}

@@ -184,10 +184,10 @@ def check_end(work, early, folder=None):
 
 @pytest.mark.parametrize(
     ("name", "sink", "step"),
-    [("stream", "file", 1), ("users", "file", 1), ("users", "terminal", 4), ("spent users", "file", 4)],
+    [("stream", "file", 1), ("users", "file", 2), ("users", "terminal", 4), ("spent users", "file", 4)],
 )
 def test_kill_at_every_call_and_restart(tmp_path, name, sink, step):
-    """At every one; at every fourth where the calls are mostly those of another case."""
+    """At every one; at every second or fourth where the calls are mostly those of another case."""
     work = Work(tmp_path, name, sink)
     warm_up(work)
     status, counted = work.in_child(None)

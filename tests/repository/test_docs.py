@@ -12,7 +12,7 @@ import fcstream.arrays.clusters
 import fcstream.arrays.estimators
 import fcstream.arrays.statistics
 import fcstream.arrays.tables
-import fcstream.counting.exact
+import fcstream.counting.friends
 import fcstream.engine.stream
 from fcstream.config import Config
 from fcstream.planning.plan import plan
@@ -23,7 +23,7 @@ EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "ex
 @pytest.mark.parametrize(
     "module",
     [
-        fcstream.counting.exact,
+        fcstream.counting.friends,
         fcstream.arrays.statistics,
         fcstream.arrays.tables,
         fcstream.arrays.clusters,

@@ -48,9 +48,11 @@ def test_plain_wsgi(running):
     def post(body):
         request = urllib.request.Request(f"http://127.0.0.1:{port}/readings", data=body)
         try:
-            return urllib.request.urlopen(request, timeout=60).status
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status
         except urllib.error.HTTPError as error:
-            return error.code
+            with error:
+                return error.code
 
     sent = []
     until = time.monotonic() + 120
@@ -69,8 +71,9 @@ def test_plain_wsgi(running):
         assert abs(release["count"] - held) < 6
     assert any(release["count"] > 5 for release in releases)
     assert post(b"no reading") == 400
-    with pytest.raises(urllib.error.HTTPError, match="404"):
+    with pytest.raises(urllib.error.HTTPError, match="404") as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/elsewhere", timeout=60)
+    caught.value.close()
 
 
 @pytest.mark.slow

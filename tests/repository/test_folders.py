@@ -1,6 +1,5 @@
 """The house rules of the tests: what lies where, and what may import what."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -16,12 +15,7 @@ FILES = sorted(TESTS.rglob("*.py"))
 def imported(path):
     """Modules that a file imports, also in the programs that it holds as text."""
     text = path.read_text()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-    yield from re.findall(r"^\s*(?:from|import) ([\w.]+)", text, re.M)
+    yield from re.findall(r"^[ \t]*(?:from|import) ([\w.]+)", text, re.M)
 
 
 def test_no_module_imports_a_test_module():

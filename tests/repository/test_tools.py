@@ -57,6 +57,13 @@ def test_the_workflow_runs_the_gate_on_every_admitted_python():
         assert f"${{{name}:-}}" in (REPOSITORY / ".ci" / "run").read_text()
 
 
+def test_every_known_fault_is_planted_once_a_week():
+    workflow = read(".github/workflows/faults.yml")
+    assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
+    (job,) = workflow["jobs"].values()
+    assert job["steps"][-1]["run"] == "python tests/audit/planted.py"
+
+
 @pytest.mark.parametrize("name", ["run", "lock"])
 def test_scripts_can_be_run(name):
     path = REPOSITORY / ".ci" / name

@@ -87,8 +87,8 @@ def test_a_starved_draw_goes_on_from_its_own_words(monkeypatch):
     plenty = Noise(SeededEntropy(21)).discrete_gaussian(Fraction(400), 300)
 
     class Stingy(Noise):
-        def _fill(self, out, words_each, kernel, exact_draw):
-            return super()._fill(out, 0, kernel, exact_draw)
+        def _fill(self, out, words_each, *how):
+            return super()._fill(out, 0, *how)
 
     # The same word stream, dealt in small helpings: SeededEntropy continues its stream over calls.
     few = Stingy(SeededEntropy(21)).discrete_gaussian(Fraction(400), 300)

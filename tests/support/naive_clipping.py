@@ -22,8 +22,8 @@ def bounds_of(radius_squared, d):
     return [min(bound, MOST) for bound in found]
 
 
-def reach_of(bins, edges, variance, unit):
-    """The radius of least predicted noise and pull; and the number of points in bins beyond it."""
+def reach_of(bins, edges, variance, unit, sure=4, far=4):
+    """The radius of least predicted noise and pull; the number of points in bins beyond it; and the last bin."""
     ends = [*edges, 2 * edges[-1]]
     starts = [edges[0] / 1.25, *edges]
     total, near, held = max(1, sum(bins)), ends[-1], 0
@@ -34,7 +34,7 @@ def reach_of(bins, edges, variance, unit):
             break
     top = 0
     for b in range(1, len(bins)):
-        bar = math.sqrt(4 + 4 * max(0.0, math.log(ends[b] / near)))
+        bar = math.sqrt(sure + far * max(0.0, math.log(ends[b] / near)))
         if any(sum(bins[b:c]) > bar * math.sqrt(variance * (c - b)) for c in range(b + 1, len(bins) + 1)):
             top = b
     parts = []  # (bin, count, start, end) of the quarters of bins
@@ -49,7 +49,7 @@ def reach_of(bins, edges, variance, unit):
         cost = math.hypot(unit * radius, 1.4 * max(0.0, pull))
         if best is None or cost < best[0] * (1 - 1e-12):
             best = (cost, radius, sum(bins[b + 1 :]))
-    return best[1:]
+    return (*best[1:], top)
 
 
 def average(points, center, square, shares, noise):
@@ -73,7 +73,7 @@ def mean_of_all(mechanism, points, rough, noise):
     bounds = bounds_of(mechanism.radius_squared, d)
     bins = bins_of(points, center, bounds, shares.histogram, noise)
     unit = math.sqrt(d) * mechanism.final.sigma(1, rough.count + mechanism.center.offset)
-    reach, tail = reach_of(bins, [math.sqrt(bound) for bound in bounds], RHO_UNIT / (2 * shares.histogram), unit)
+    reach, tail, _ = reach_of(bins, [math.sqrt(bound) for bound in bounds], RHO_UNIT / (2 * shares.histogram), unit)
     spread, ball = mechanism._first_ball(reach, float(rough.sigma[0]))
     better = average(points, center, ball, mechanism.middle, noise)
     if better is not None and max(better[1]) < rough.sigma[0]:

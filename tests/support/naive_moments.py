@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 
 from fcstream.noise.samplers import Noise
+from fcstream.releases.statistics.shapes import Coordinates
 
 
 def missing(below: int, above: int, size: int, level: Fraction) -> int:
@@ -29,11 +30,36 @@ def drawn_quantile(values: list[int], low: int, high: int, level: Fraction, rate
     return groups[chosen][0] + noise.uniform_below(int(sizes[chosen]))
 
 
-def next_size(difference: int) -> int:
-    rung = 0
-    while round(1024 * 2 ** (rung / 4)) < 1024 * difference:
-        rung += 1
-    return round(1024 * 2 ** (rung / 4))
+def spread(
+    values: list[int], low: int, high: int, middle: int, level: Fraction, rungs: int, rate: Fraction, noise: Noise
+) -> int:
+    """A drawn distance within which a part of the values lies of their middle; so many rungs for a factor of two."""
+    import numpy as np
+
+    least = max(1, math.ceil(Fraction(high - low, 2**30)))
+    ladder, k = [least], 1
+    while ladder[-1] < high - low:
+        ladder.append(min(high - low, math.ceil(least * 2 ** (k / rungs))))
+        k += 1
+    ladder = sorted(set(ladder))
+    at = [next(k for k, rung in enumerate(ladder) if abs(min(max(v, low), high) - middle) <= rung) for v in values]
+    costs = [missing(sum(x < k for x in at), sum(x > k for x in at), len(at), level) for k in range(len(ladder))]
+    return ladder[noise.exponential_choice(np.ones(len(ladder), np.int64), np.array(costs), rate)]
+
+
+def turned(row: list[int], coordinates: Coordinates) -> list[int]:
+    """The integers of a row: its offset from the middles, in units, times the matrix of the turn if there is one."""
+    offsets = [x - m for x, m in zip(row, coordinates.middles.tolist(), strict=True)]
+    factors = coordinates.factors.tolist()
+    if coordinates.turn is None:
+        return [round(x * f) for x, f in zip(offsets, factors, strict=True)]
+    found = []
+    for line in coordinates.turn.tolist():
+        total = 0.0
+        for entry, factor, x in zip(line, factors, offsets, strict=True):
+            total += entry * factor * x
+        found.append(round(total))
+    return found
 
 
 def clipped(row: list[int], radius_squared: int, shift: int) -> list[int]:
@@ -56,7 +82,8 @@ def moments(rows: list[list[int]]) -> tuple[list[int], list[list[int]]]:
 
 
 def release(rows: list[list[int]], mechanism, noise: Noise):
-    """The noisy integers of a release: number, middles, sizes, squared radius, shift, outside, sums, products."""
+    """The noisy integers of a release: number, coordinates, squared radius, shift, outside, sums, products."""
+    import numpy as np
 
     def gaussian(variance, size):
         return noise.discrete_gaussian(variance, size).tolist()
@@ -66,32 +93,54 @@ def release(rows: list[list[int]], mechanism, noise: Noise):
     def variance(squared: int, name: str) -> Fraction:  # rounded up to 1/1024
         return Fraction(math.ceil(Fraction(squared * 10**9 * 1024, 2 * nano[name])), 1024)
 
+    def noisy(products: list[list[int]], full: Fraction) -> list[list[int]]:
+        diagonal = gaussian(full, d)
+        below = iter(gaussian(full / 2, d * (d - 1) // 2))
+        for i in range(d):
+            products[i][i] += diagonal[i]
+            for j in range(i):
+                products[i][j] += next(below)
+                products[j][i] = products[i][j]
+        return products
+
+    d = len(rows[0])
     size = len(rows) + gaussian(Fraction(10**9, 2 * nano["count"]), 1)[0]
-    middles, sizes = [], []
-    levels = mechanism.learner.levels
+    middles, spreads = [], []
     for k, column in enumerate(mechanism.columns):
         values = sorted(min(max(row[k], column.lowest), column.highest) for row in rows)
-        ends = (column.lowest, column.highest)
-        found = sorted(
-            drawn_quantile(values, *ends, level, rate, noise)
-            for level, rate in zip(levels, mechanism.learner.rates[k], strict=True)
-        )
-        middles.append((found[0] + found[-1]) // 2)
-        least = max(1, math.ceil(Fraction(column.highest - column.lowest, 2**30)))
-        sizes.append(next_size(max(found[-1] - found[0], least)))
-    if len(levels) == 2:
-        scaled = [[round((x - m) * (2.0**20 / s)) for x, m, s in zip(row, middles, sizes, strict=True)] for row in rows]
-    else:
-        scaled = [[x - m for x, m in zip(row, middles, strict=True)] for row in rows]
-    import numpy as np
-
+        ends, rate = (column.lowest, column.highest), mechanism.medians.rates[k]
+        middles.append(drawn_quantile(values, *ends, Fraction(1, 2), rate, noise))
+    if mechanism.learns:
+        for k, column in enumerate(mechanism.columns):
+            ends = (column.lowest, column.highest)
+            values, rate = [row[k] for row in rows], mechanism.spreads.rates[k]
+            spreads.append(spread(values, *ends, middles[k], Fraction(4, 5), 2, rate, noise))
+    coordinates = Coordinates.plain(middles, spreads or None)
+    assert not spreads or coordinates.factors.tolist() == [2**20 / round(x * 2048 / 2 ** (1 / 4)) for x in spreads]
+    if "first" in nano:
+        ball = 4 * d * 400**2
+        nano["first sums"] = nano["first"] * 15 // 100
+        nano["first moments"] = nano["first"] - nano["first sums"]
+        sums, products = moments([clipped(turned(row, coordinates), ball, 0) for row in rows])
+        mean = [(x + z) / size for x, z in zip(sums, gaussian(variance(ball, "first sums"), d), strict=True)]
+        products = noisy(products, variance(ball**2, "first moments"))
+        matrix = [
+            [p / size - a * b for p, b in zip(row, mean, strict=True)] for row, a in zip(products, mean, strict=True)
+        ]
+        for i in range(d):
+            matrix[i][i] += float(variance(ball, "first sums")) / size**2
+        entry = ball / (2 * math.sqrt(nano["first moments"] / 1e9)) / size
+        coordinates = coordinates.moved(np.array(mean), np.array(matrix), entry, turns=mechanism.turns)
+    scaled = [turned(row, coordinates) for row in rows]
     norms = [sum(x * x for x in row) for row in scaled]
-    at = [next(k for k, rung in enumerate(mechanism.ladder) if norm <= rung) for norm in norms]
+    last = len(mechanism.ladder) - 1
+    at = [next((k for k, rung in enumerate(mechanism.ladder) if norm <= rung), last) for norm in norms]
     level = mechanism.radius_level
     costs = [
         missing(sum(x < k for x in at), sum(x > k for x in at), len(at), level) for k in range(len(mechanism.ladder))
     ]
-    chosen = noise.exponential_choice(np.ones(len(costs), np.int64), np.array(costs), mechanism.radius_rate)
+    weights = [2 ** ((last - k) // math.ceil((last + 1) / 40)) for k in range(last + 1)]
+    chosen = noise.exponential_choice(np.array(weights), np.array(costs), mechanism.radius_rate)
     radius_squared, shift = mechanism.ladder[chosen], 0
     while True:
         limit = radius_squared >> (2 * shift)
@@ -99,15 +148,7 @@ def release(rows: list[list[int]], mechanism, noise: Noise):
             break
         shift += 1
     sums, products = moments([clipped(row, radius_squared, shift) for row in scaled])
-    d = len(sums)
     noisy_sums = [x + z for x, z in zip(sums, gaussian(variance(limit, "sums"), d), strict=True)]
-    full = variance(limit**2, "moments")
-    diagonal = gaussian(full, d)
-    below = iter(gaussian(full / 2, d * (d - 1) // 2))
-    for i in range(d):
-        products[i][i] += diagonal[i]
-        for j in range(i):
-            products[i][j] += next(below)
-            products[j][i] = products[i][j]
+    products = noisy(products, variance(limit**2, "moments"))
     outside = sum(norm > radius_squared for norm in norms) + gaussian(Fraction(10**9, 2 * nano["outside"]), 1)[0]
-    return size, middles, sizes, radius_squared, shift, outside, noisy_sums, products
+    return size, coordinates, radius_squared, shift, outside, noisy_sums, products

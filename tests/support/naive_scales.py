@@ -7,29 +7,29 @@ from fractions import Fraction
 import numpy as np
 
 from fcstream.noise.samplers import Noise
-from support.naive_moments import drawn_quantile
-
-
-def rung(difference: int) -> int:
-    """The first of round(2**10 2**(j/16)) that is not below the difference, in 2**-10."""
-    j = 0
-    while round(1024 * 2 ** (j / 16)) < 1024 * difference:
-        j += 1
-    return round(1024 * 2 ** (j / 16))
+from support.naive_moments import drawn_quantile, spread
 
 
 def learned(rows: list[list[int]], mechanism, shift: int, share: Fraction, noise: Noise) -> list[int]:
-    """The scale of every feature, in 2**-10 of a lattice step; records are seen in steps 2**shift as wide."""
-    d, found = len(rows[0]), []
-    for k, column in enumerate(mechanism.columns):
-        low, high = column.lowest // 2**shift, column.highest // 2**shift
-        values = sorted(row[k] // 2**shift for row in rows)
-        quartiles = []
-        for i, level in enumerate((Fraction(1, 4), Fraction(3, 4))):
-            rate = mechanism.learner.rates[k][i]
-            assert (6 * rate) ** 2 / 8 <= share / (2 * d)  # costs move by up to 3
-            quartiles.append(drawn_quantile(values, low, high, level, rate, noise))
-        found.append(rung(max(1, max(quartiles) - min(quartiles))) * 2**shift)
+    """The scale of every feature, in 2**-10 of a lattice step: 2**shift steps at least; values are seen in eighths."""
+    least, shift = 2**shift, max(0, shift - 3)
+    d, middles, found = len(rows[0]), [], []
+    ends = [(column.lowest // 2**shift, column.highest // 2**shift) for column in mechanism.columns]
+    values = [sorted(row[k] // 2**shift for row in rows) for k in range(d)]
+    parts = share * 15 / 100, share * 85 / 100
+    for k in range(d):
+        rate = mechanism.medians.rates[k]
+        assert (2 * rate) ** 2 / 8 <= parts[0] / d  # costs move by up to 1
+        middles.append(drawn_quantile(values[k], *ends[k], Fraction(1, 2), rate, noise))
+    rates = iter(mechanism.spreads.rates)
+    for own, (low, high), middle in zip(values, ends, middles, strict=True):
+        whole = 0
+        for sign in (-1, 1):  # of the other side no value is farther than the middle
+            side = [max(sign * (min(max(value, low), high) - middle), 0) for value in own]
+            rate = next(rates)
+            assert (6 * rate) ** 2 / 8 <= parts[1] / (2 * d) + Fraction(1, 10**9)  # costs move by up to 3
+            whole += spread(side, 0, high - low, 0, Fraction(3, 4), 64, rate, noise)
+        found.append(1024 * max(whole * 2**shift, least))
     return found
 
 

@@ -53,7 +53,8 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
     ),
     "synthetic": ({**BARE, "kind": "synthetic", **CUT}, True),
     "marginals": ({**BARE, "kind": "marginals", **CUT}, True),
-    "points/cells": ({**BARE, "kind": "points"}, True),
+    "points/auto": ({**BARE, "kind": "points"}, True),
+    "points/cells": ({**BARE, "kind": "points", "method": "cells"}, True),
     "points/tree": ({**BARE, "kind": "points", "method": "tree"}, True),
     "tree": ({**BARE, "kind": "tree"}, True),
 }

@@ -76,7 +76,8 @@ class Running:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def check(self, stream=None):
         """Every window answered once and in order, with every record in it that was sent, none twice."""

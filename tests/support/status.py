@@ -28,7 +28,8 @@ def ask(port, path, host="127.0.0.1", accept=""):
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def live(**changes):

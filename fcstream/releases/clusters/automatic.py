@@ -88,7 +88,7 @@ class AutoMixturesOptions(MixturesOptions, frozen=True, forbid_unknown_fields=Tr
         The means of k clusters; `sigma` is null where a mean was not measured.
     parts.weights, parts.counts
         Share and noisy number of records of each cluster.
-    parts.covariances, parts.covariance_sigma
+    parts.covariances, parts.covariance_sigma, parts.covariance_interval
         A covariance matrix for each cluster, and the deviation of its noise.
     parts.clipped, parts.tuples
         As of `centers`.

@@ -345,7 +345,7 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
         The means of k clusters.
     parts.weights, parts.counts
         Share and noisy number of records of each cluster.
-    parts.covariances, parts.covariance_sigma
+    parts.covariances, parts.covariance_sigma, parts.covariance_interval
         A covariance matrix for each cluster, and the deviation of its noise.
     parts.clipped, parts.tuples
         As of `centers`.

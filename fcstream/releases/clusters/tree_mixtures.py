@@ -147,7 +147,7 @@ class TreeMixturesOptions(TreeClustersOptions, frozen=True, forbid_unknown_field
         The means of k clusters; `sigma` is null for one with too few records, which stays where k-means put it.
     parts.weights, parts.counts
         Share of each cluster, and the noisy number of the records nearest to its center.
-    parts.covariances, parts.covariance_sigma
+    parts.covariances, parts.covariance_sigma, parts.covariance_interval
         A covariance matrix for each cluster, and the deviation of its noise.
     parts.fitted
         Whether clusters overlap, so that a mixture of Gaussians was fitted to what is known of the records nearest to

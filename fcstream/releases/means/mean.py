@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...cores.filters import smallest_rho
 from ...cores.sampled_filters import PairSampling
 from ...counting.views import Selection, WindowView
 from ...errors import ConfigError
@@ -33,22 +32,26 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
-from .shares import RhoShares, bin_noise, divide_rho, predicted_noise
+from .predictions import friendly_noise, recentred_noise
+from .shares import (
+    CORE_MARGINS,
+    RhoShares,
+    bin_noise,
+    divide_for_exact_core,
+    divide_rho,
+    friendly_core_rho,
+    predicted_noise,
+)
 from .spread_histogram import (
     best_reach,
     clipping_radii,
-    clipping_reach,
     fine_bins,
     histogram_radii,
     least_distance,
     supposed_bins,
     supposed_deviation,
-    tail_count,
 )
 
-CORE_MARGIN = 3.0
-"""Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
-MAX_CORE_SHARE = 0.6
 _DOWN = 1 - 1e-9  # a radius at the end of a bin may be computed a little above it
 LIKELY = 0.5
 """A mean that is told its share of outliers must release at least with this probability."""
@@ -288,7 +291,7 @@ class BallMean(PointMechanism):
 
 @dataclass(frozen=True)
 class FriendlyMean(CoreStage, PointMechanism):
-    """Mechanism FC_Avg: it finds a core with one tenth of rho, then takes the friendly average of that core.
+    """Mechanism FC_Avg: it finds a core with a part of rho, then takes the friendly average of that core.
 
     Parameters
     ----------
@@ -304,12 +307,13 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     Privacy
     -------
-    Protects one record, added or removed, with (rho, delta)-zCDP: (0.1 rho, delta/2) is for the core, the rest for the
-    average.
+    Protects one record, added or removed, with (rho, delta)-zCDP: delta/2 and a part of rho that depends on public
+    numbers are for the core, the rest for the average.
 
     Source
     ------
-    Specification 5.3; proof 5.4; Tsfadia et al. 2022, FC_Avg and Theorem 4.1.
+    Specification 5.3; proof 5.4; Tsfadia et al. 2022, FC_Avg and Theorem 4.1. The paper's core has a tenth of rho:
+    too little for small windows, and more than need be for large ones; this share from a public hint is ours.
     """
 
     loss: PrivacyLoss
@@ -330,7 +334,11 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     @cached_property
     def core(self) -> CoreFilter:
-        return self.pairs.filter(core_share(self.loss))
+        loss = core_share(self.loss)  # of sampled pairs, as in `RecentredMean`
+        if self.sampling == "exact":
+            core = friendly_core_rho(self.loss, self.radius_squared, self.dimension, self.size_hint)
+            loss = PrivacyLoss(core, loss.delta_femto)
+        return self.pairs.filter(loss)
 
     @cached_property
     def average(self) -> FriendlyAverage:
@@ -353,6 +361,10 @@ class FriendlyMean(CoreStage, PointMechanism):
             release_probability(kept, [(self.average.offset + 0.5, float(self.average.size_variance))]),
             self.average.sigma(max(1.0, mean_size(kept) - self.average.offset), self.dimension),
         )
+
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        steps = friendly_noise(self.average, core_law(self.core, size), math.sqrt(self.radius_squared), self.dimension)
+        return {f.name: f.scale * grid.lattice.step * steps for f in grid.features}
 
 
 @dataclass(frozen=True)
@@ -488,16 +500,17 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Predict the noise of normal points; where their spread is found privately, of those that plans suppose."""
-        steps, step = self.forecast(size).sigma, grid.lattice.step
+        d, law = self.dimension, core_law(self.core, size, self.outliers)
         if self.spread is None:
-            steps = float(np.sqrt(np.mean([sigma**2 for sigma, _ in self.supposed(size)])))
-        return {feature.name: feature.scale * step * steps for feature in grid.features}
+            sigmas = [sigma for sigma, _ in self.supposed(size)]
+            spread = supposed_deviation(math.sqrt(self.radius_squared), d)
+        else:
+            sigmas, spread = [self.forecast(size).sigma], self.spread / math.sqrt(d)
+        steps = recentred_noise(sigmas, spread, self.final, law, d, clips=self.clips)
+        return {feature.name: feature.scale * grid.lattice.step * steps for feature in grid.features}
 
     def supposed(self, size: int) -> list[tuple[float, Spread]]:
-        """Go through the stages with some histograms of the normal points that plans suppose for a diameter.
-
-        Returns for each the noise deviation per coordinate, in lattice steps, and the spread that is found.
-        """
+        """Return noise per coordinate, in lattice steps, and the spread found, for histograms of normal points."""
         d, kept = self.dimension, max(2.0, mean_size(core_law(self.core, size, self.outliers)))
         deviation = supposed_deviation(math.sqrt(self.radius_squared), d)
         sigma = self.center.sigma(max(1.0, kept - self.center.offset), d)
@@ -560,33 +573,21 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def _read(self, bins: NDArray[np.int64], variance: float, unit_noise: float) -> tuple[float, int]:
         """Find the reach in a noisy histogram, and the noisy number of points farther away."""
-        edges = self._edges
-        if self.clips:
-            reach = clipping_reach(bins, edges, variance, unit_noise)
-            return reach, int(bins[int(np.searchsorted(edges, reach * _DOWN)) + 1 :].sum())
-        fine = fine_bins(self.dimension)
-        reach = best_reach(bins, edges, variance, unit_noise, fine)
-        return reach, tail_count(bins, edges, reach, variance, fine)
+        reach, top = best_reach(bins, self._edges, variance, unit_noise, clips=self.clips)
+        beyond = int(np.searchsorted(self._edges, reach * _DOWN)) + 1
+        return reach, int(bins[beyond : None if self.clips else top + 1].sum())
 
     @cached_property
     def _shares(self) -> RhoShares:
-        delta = PrivacyLoss(0, self.loss.delta_femto // 2)
-        # A sampled core gets a tenth of rho, as in the papers: with less rho it would need more pairs, and sampling is
-        # meant to save pairs.
-        core = (
-            smallest_rho(
-                self.size_hint,
-                delta,
-                CORE_MARGIN,
-                max(200, int(MAX_CORE_SHARE * self.loss.rho_nano)),
-                self.outliers * self.size_hint,
-            )
-            if self.sampling == "exact"
-            else core_share(self.loss).rho_nano
-        )
         guess, histogram = self._guess, self.spread is None
         aim = None if not histogram else 0.0 if self.clips else bin_noise(self.dimension)
-        return divide_rho(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, aim)
+        known = self.radius_squared, self.dimension
+        if self.sampling == "exact":
+            margins = CORE_MARGINS[:1] if self.clips else CORE_MARGINS  # a core that is not averaged may miss some
+            return divide_for_exact_core(self.loss, self.outliers, *known, self.size_hint, guess, aim, margins)
+        # A sampled core gets a tenth of rho, as in the papers: with less rho it would need more pairs, and sampling is
+        # meant to save pairs.
+        return divide_rho(self.loss, core_share(self.loss).rho_nano, *known, self._core_hint, guess, aim)
 
     @property
     def _core_hint(self) -> int:

@@ -224,6 +224,14 @@ class SearchedMean(PointMechanism):
             "and in proportion to the one found"
         )
         lines, facts = [line], {"radii": len(radii)}
+        if self.clips:
+            lines.append(
+                "the mean is that of all records: those outside of a ball, found privately, move to its border"
+            )
+        elif self.method == "recentered":
+            lines.append(
+                "of a long tail the outer records are left out; a mean with `outliers` = 'clip' is that of all"
+            )
         if self.sampling != "exact":
             pairs = self.mean_at(0).pairs
             lines.append(

@@ -28,12 +28,12 @@ FARTHEST = math.isqrt(2**53 - 1)
 PULL = 1.4
 """How much of the pull of clipped points counts, for those among them that noise hides."""
 _SUPPOSED = 64  # histograms of a prediction
-_SURE = 4.0  # squared noise deviations by which points near the others must stand out,
-_FAR = 4.0  # and for each factor of e farther
+_CORE_BAR = 16.0, 8.0  # squared noise deviations by which points near the others must stand out, and for each factor of
+# e farther: noise is taken for points there with a chance that falls as fast as the noise of a variance grows
+_CLIP_BAR = 4.0, 4.0
 _BULK = 0.75  # share of the points that are near
 _PARTS = 4  # of a bin, over which its points are taken to be spread evenly
-_TAIL = 3.0  # noise deviations by which a tail must stand out
-_RUN, _RUN_SHARE = 4.0, 0.1  # noise deviations by which some neighboring bins must stand out, and their least share
+_ROWS = 32  # bins that are looked at together
 
 
 def fine_bins(dimension: int) -> int:
@@ -131,10 +131,45 @@ def clipping_error(radius: float, dimension: int, size: int) -> float:
     ------
     Specification 5.17; Wilson and Hilferty 1931.
     """
+    weights, lengths = _normal_lengths(dimension)
+    beyond = np.maximum(0.0, lengths - radius) ** 2
+    return math.sqrt(float((weights * beyond).sum()) / dimension / max(1, size))
+
+
+def clipping_noise(radii: NDArray[np.float64], dimension: int, size: float) -> float:
+    """Predict how far the mean of the same normal points moves in a feature from one ball to another.
+
+    Parameters
+    ----------
+    radii : float64 (m,)
+        Of balls that may be found, in deviations of the points.
+    dimension : int
+    size : float
+        Number of points.
+
+    Returns
+    -------
+    float
+        Standard deviation, in deviations of the points: of a point's move to a border, by the choice of the ball.
+
+    Privacy
+    -------
+    Computed from public numbers alone; only predictions depend on it.
+
+    Source
+    ------
+    Specification 5.4; ours.
+    """
+    weights, lengths = _normal_lengths(dimension)
+    moves = np.maximum(0.0, lengths[:, np.newaxis] - radii).var(axis=1)
+    return math.sqrt(float((weights * moves).sum()) / dimension / max(1, size))
+
+
+def _normal_lengths(dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return weights, which add up to 1, and lengths of normal points of deviation 1 (Wilson and Hilferty 1931)."""
     unit, z = 2 / (9 * dimension), np.arange(-8.0, 8.0, 1 / 64)
     lengths = math.sqrt(dimension) * np.maximum(0.0, 1 - unit + z * math.sqrt(unit)) ** 1.5
-    beyond = np.maximum(0.0, lengths - radius) ** 2 * np.exp(-(z**2) / 2)
-    return math.sqrt(float(beyond.sum()) / 64 / math.sqrt(2 * math.pi) / dimension / max(1, size))
+    return np.exp(-(z**2) / 2) / 64 / math.sqrt(2 * math.pi), lengths
 
 
 def clipping_radii(radius_squared: int, dimension: int) -> NDArray[np.float64]:
@@ -159,13 +194,21 @@ def clipping_radii(radius_squared: int, dimension: int) -> NDArray[np.float64]:
     return np.minimum(np.append(near, np.array(far, np.float64)), float(2**53 - 1))
 
 
-def clipping_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+def best_reach(
+    bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float, *, clips: bool
+) -> tuple[float, int]:
     """Find the radius at which noise and the pull of points moved to the border of the ball are smallest together.
 
     `bins` (b + 1,) are noisy counts of distances up to each of the `edges` (b,) and beyond the last. The pull is judged
     as if all points outside lay on one side. Bins count up to the last one from which some bins together stand out from
-    their noise, by the more the farther they are: noise there would cause the largest errors. Radii may lie within
-    bins, whose points are taken to be spread evenly on a logarithmic scale.
+    their noise, by the more the farther they are: noise there would cause the largest errors. Of points that are all
+    averaged (`clips`) less is enough to stand out, for they may lie anywhere. Radii may lie within bins, whose points
+    are taken to be spread evenly on a logarithmic scale.
+
+    Returns
+    -------
+    tuple of float and int
+        The radius, and the number of the last bin that counts.
 
     Privacy
     -------
@@ -175,157 +218,56 @@ def clipping_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance
     ------
     Specification 5.4; ours.
     """
-    ends = np.append(edges, 2 * edges[-1])
     sums = np.append(0, np.cumsum(bins))
     size = max(1, int(sums[-1]))
-    near = ends[np.append(np.flatnonzero(sums[1:] >= _BULK * size), len(edges))[0]]
-    sure = np.sqrt(_SURE + _FAR * np.maximum(0.0, np.log(ends / near)))
-    top = len(edges)
-    while top > 0:
-        runs = sums[top + 1 :] - sums[top]
-        if (runs > sure[top] * np.sqrt(variance * np.arange(1, len(runs) + 1))).any():
-            break
-        top -= 1
-    starts = np.append(edges[0] / RADIUS_RATIO, edges)[: top + 1, np.newaxis]
-    ratios, parts = ends[: top + 1, np.newaxis] / starts, np.arange(_PARTS)
-    radii, middles = ((starts * ratios ** ((parts + end) / _PARTS)).ravel() for end in (1, 0.5))
+    top = _last_bin(sums, np.append(edges, 2 * edges[-1]), variance, _CLIP_BAR if clips else _CORE_BAR)
+    # An end and a middle of every part of a bin, and what lies beyond each end: how many points, and their distances.
+    ends, middles = _parts(edges.tobytes())
+    ends, middles = ends[: _PARTS * (top + 1)], middles[: _PARTS * (top + 1)]
     counts = np.repeat(bins[: top + 1] / _PARTS, _PARTS)
-    best, found = math.inf, float(edges[-1])
-    for k in range(_PARTS - 1, min(len(radii), len(edges) * _PARTS)):
-        radius = float(radii[k])
-        pull = max(0.0, float((counts[k + 1 :] * (middles[k + 1 :] - radius)).sum())) / size
-        cost = math.hypot(unit_noise * radius, PULL * pull)
-        if cost < best:
-            best, found = cost, radius
-    return found
+    number = np.append(np.cumsum(counts[:0:-1])[::-1], 0.0)
+    moment = np.append(np.cumsum((counts * middles)[:0:-1])[::-1], 0.0)
+    costs = np.hypot(unit_noise * ends, PULL * np.maximum(0.0, moment - number * ends) / size)
+    first, last = _PARTS - 1, _PARTS * len(edges)  # from the first edge to the last one
+    return float(ends[first + int(np.argmin(costs[first:last]))]), top
 
 
-def tail_count(
-    bins: NDArray[np.int64], edges: NDArray[np.float64], reach: float, variance: float, fine: int = FINE
-) -> int:
-    """Return the noisy number of points between an edge and the end of the tail, above which bins hold only noise.
+def _last_bin(sums: NDArray[np.int64], ends: NDArray[np.float64], variance: float, bar: tuple[float, float]) -> int:
+    """Return the last bin with which a run of bins begins that stands out from its noise; 0 if there is none.
 
-    Privacy
-    -------
-    Post-processing of released numbers, so it costs nothing.
-
-    Source
-    ------
-    Specification 5.4; ours.
+    `sums` (b + 1,) are the noisy numbers of points before each of the bins, whose upper ends are `ends` (b,), and of
+    all of them.
     """
-    top = last_full(_coarse(bins, fine).tolist(), math.sqrt(fine * variance))
-    return int(bins[int(edges.searchsorted(reach)) + 1 : fine * top + 1].sum())
-
-
-def _coarse(bins: NDArray[np.int64], fine: int) -> NDArray[np.int64]:
-    """Add up the fine bins of each coarse one; the first and the last stand for themselves."""
-    found: NDArray[np.int64] = np.add.reduceat(bins, _starts(len(bins), fine))
-    return found
-
-
-@lru_cache(maxsize=64)
-def _starts(size: int, fine: int) -> NDArray[np.int64]:
-    """Return where the coarse bins of so many fine ones begin."""
-    starts = np.append([0], np.arange(0, size - 1, fine) + 1)
-    starts.flags.writeable = False
-    return starts
-
-
-def best_reach(
-    bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float, fine: int = FINE
-) -> float:
-    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
-
-    `bins` (f b + 2,) are noisy counts with f = `fine` bins to each coarse bin, and `edges` (f b + 1,) are the upper
-    ends of the bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
-
-    Privacy
-    -------
-    Post-processing of released numbers, so it costs nothing.
-
-    Source
-    ------
-    Specification 5.4; ours.
-    """
-    end = at = fine * best_bin(_coarse(bins, fine), edges[::fine], fine * variance, unit_noise)
-    noise = 2 * math.sqrt(variance)
-    while at > max(0, end - fine + 1) and bins[at] <= noise:
-        at -= 1
-    return float(edges[at])
-
-
-def best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: float, unit_noise: float) -> int:
-    """Find the bin at whose end noise and clipping together cause the smallest error.
-
-    Noise grows with the radius of the ball, and clipping falls. `bins` (b + 1,) are noisy counts of distances, and
-    `radii` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
-    one-sided tail is kept if keeping it adds little noise.
-
-    Privacy
-    -------
-    Post-processing of released numbers, so it costs nothing.
-
-    Source
-    ------
-    Specification 5.4; ours.
-    """
-    edges: list[float] = [*radii.tolist(), 2 * float(radii[-1])]
-    counts = bins.tolist()
-    # A tail of bins that holds no more than its noise is treated as empty.
-    top = last_full(counts, math.sqrt(variance))
-    counts = [max(0, count) for count in counts[: top + 1]]
-    total = max(1, sum(counts))
-    best, reach = math.inf, 0
-    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the bin
-    for b in range(top, -1, -1):
-        if b < len(radii):
-            cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
-            if cost < best:
-                best, reach = cost, b
-        beyond += counts[b]
-        moment += counts[b] * edges[b]
-    return reach
-
-
-def last_full(counts: list[int], deviation: float) -> int:
-    """Find the last bin that surely holds points: it and all above it, or it and the next few, hold more than noise.
-
-    Privacy
-    -------
-    Post-processing of released numbers, so it costs nothing.
-
-    Source
-    ------
-    Specification 5.4; ours.
-    """
-    least, above = _RUN_SHARE * max(1, sum(counts)), 0
-    tails, doubts = _doubts(deviation, len(counts))
-    for b in range(len(counts) - 1, 0, -1):
-        above += counts[b]
-        if above > tails[len(counts) - 1 - b]:
-            return b
-        run = 0
-        for count, doubt in zip(counts[b:], doubts, strict=False):
-            run += count
-            if run > doubt and run > least:
-                return b
+    near = ends[np.append(np.flatnonzero(sums[1:] >= _BULK * max(1, sums[-1])), len(ends) - 1)[0]]
+    sure, far = bar
+    bars = np.sqrt(variance * (sure + far * np.maximum(0.0, np.log(ends / near))))
+    for end in range(len(ends), 1, -_ROWS):
+        first = max(1, end - _ROWS)
+        runs = sums[first + 1 :] - sums[first:end, np.newaxis]
+        found = np.flatnonzero((runs > bars[first:end, np.newaxis] * _roots(len(ends))[first:end, first:]).any(axis=1))
+        if len(found):
+            return first + int(found[-1])
     return 0
 
 
+@lru_cache(maxsize=16)
+def _roots(size: int) -> NDArray[np.float64]:
+    """Return the roots of the numbers of bins from each bin to each bin; infinite where that is before it."""
+    lengths = np.arange(size) - np.arange(size)[:, np.newaxis] + 1.0
+    roots = np.sqrt(np.where(lengths < 1, np.inf, lengths))
+    roots.flags.writeable = False
+    return roots
+
+
 @lru_cache(maxsize=64)
-def _doubts(deviation: float, size: int) -> tuple[list[float], list[float]]:
-    """Return what 1, 2, ... `size` bins together must hold to stand out from their noise: up to the last bin, or not.
-
-    Privacy
-    -------
-    Computed from public numbers alone, so it costs nothing.
-
-    Source
-    ------
-    Specification 5.4; ours.
-    """
-    doubts = [deviation * math.sqrt(run) for run in range(1, size + 1)]
-    return [_TAIL * doubt for doubt in doubts], [_RUN * doubt for doubt in doubts]
+def _parts(edges: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends and the geometric middles of the parts of all bins, whose upper ends are these doubles."""
+    bounds = np.frombuffer(edges)
+    starts = np.append(bounds[0] / RADIUS_RATIO, bounds)[:, np.newaxis]
+    ratios, parts = np.append(bounds, 2 * bounds[-1])[:, np.newaxis] / starts, np.arange(_PARTS)
+    ends, middles = ((starts * ratios ** ((parts + end) / _PARTS)).ravel() for end in (1, 0.5))
+    ends.flags.writeable = middles.flags.writeable = False
+    return ends, middles
 
 
 def least_distance(offset: NDArray[np.float64], sigma: float) -> float:

@@ -5,5 +5,5 @@ with levels in `fcstream.releases.tables`.
 
 Files: one for each kind (`covariance` and `clipped` are its two methods); `correlations` (what follows from a
 covariance), `moments` and `columns` (counters), `scales` and `learned` (how far features spread, where nobody declared
-it).
+it), `shapes` and `clipped_sums` (the coordinates of clipped records, and their sums).
 """

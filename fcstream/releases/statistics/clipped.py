@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -13,31 +13,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
-from ...stream.totals import Totals
-from ..averages import Start, _no_stages, chi_quantile, gaussian_variance, norm_quantile
+from ..averages import Start, _no_stages, chi_quantile, gaussian_variance
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..options import BuildContext, Options
+from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfSample
 from .columns import Column
-from .correlations import correlations, nearest_covariance, principal_components, regression, with_nulls
-from .scales import UNITS, FeatureScales, ScaleLearner, exponential_rate, least_records, missing_ranks
+from .correlations import MatrixNoise, correlations, nearest_covariance, principal_components, regression, with_nulls
+from .scales import (
+    SAMPLE,
+    MedianLearner,
+    SpreadLearner,
+    ascending,
+    exponential_rate,
+    missing_ranks,
+    sampled_rows,
+    spread_ladder,
+)
+from .shapes import DEVIATION, LEVEL, RUNGS, Coordinates
 
-SHARES = {"count": 3, "radius": 4, "outside": 1, "sums": 9}
-"""Hundredths of rho of the stages besides scales and moments; found by measuring (``bench/moments.py``)."""
-SCALES = ((8, Fraction(1, 10)), (8, Fraction(1, 4)), (16, Fraction(1, 4)), (30, Fraction(1, 4)))
-"""Hundredths of rho for scales, and their lower quantile: the first is taken for which there are records enough."""
+SHARES = {"count": 3, "radius": 4, "outside": 1, "sums": 6}
+"""Hundredths of rho of some stages; found by measuring (``bench/moments.py``)."""
+FIRST, FIRST_SUMS = 10, 15
+"""Hundredths of rho for a first release of the moments, and of that for its sums."""
+FIRST_BALL = 4
+"""Its squared radius in squared deviations, for each feature."""
+OUTSIDE = 29
+"""So many records lie beyond the radius, divided by the root of the rho of the products."""
 MAX_DIMENSION = 1000
-MAX_RADIUS_BITS = 19
-"""A clipped record is shorter than 2**19 units: its products add up exactly in doubles, 2**15 rows at a time."""
-_ROWS = 2**15
+MAX_WORK = 2**24
+"""Most records times squared features for which coordinates are turned: it takes time where noise hardly matters."""
 _STEPS = 8  # of the ladder of squared radii, for each factor of two: radii 2**(1/16) apart
-_MIDDLE = Fraction(1, 2)
+_LEAST_SHARE = 200  # medians and spreads cost at least this part of rho each,
+_MOST_SHARE = 7  # and at most this one
+_SURE = (2.0, 2.5)  # times the records with which medians, and spreads, are near the data with a chance of one half
+_ROUGH, _FINE = 0.5, (0.1, 0.01)  # noise of first covariances, relative to variances: at most, and as a sample is taken
 
 
 class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,17 +63,18 @@ class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True,
     value, sigma
         The covariance matrix of the features, and the deviation of the noise of every entry. It has no negative
         eigenvalue.
-    parts.correlations, parts.correlation_sigma
+    parts.correlations, parts.correlation_sigma, parts.correlation_interval
         The correlations; null where a variance is not clear of its noise.
-    parts.mean, parts.mean_sigma
+    parts.mean, parts.mean_sigma, parts.mean_interval
         The mean of the clipped records.
     parts.scale, parts.radius, parts.tail_share
-        The learned scale of each feature (null with ``scale = "declared"``); the radius of the ball, in scales; and
-        which share of the records lay outside of it, so that they were moved to its border.
+        The learned scale of each feature, about one deviation (null with ``scale = "declared"``); the radius of the
+        ball, in scales and after features were mixed; and which share of the records lay outside of it, so that they
+        were moved to its border.
     parts.components, parts.explained
         With `components`: directions of largest variance, and their shares of it. They are of features divided by
         their deviations, or with ``scale = "declared"`` by their declared scales.
-    parts.coefficients, parts.coefficient_sigma, parts.intercept
+    parts.coefficients, parts.coefficient_sigma, parts.coefficient_interval, parts.intercept
         With `target`: the linear regression of that feature on the others, by name; null where noise hides it.
 
     Cost
@@ -101,8 +117,7 @@ class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True,
             raise ConfigError(f"must be at least {1e-5 * d:g} for {d} features, got {self.rho:g}", "release.rho")
         columns = tuple(Column.of(setting.grid, name) for name in names)
         target = None if self.target is None else names.index(self.target)
-        made = ClippedCovariance(loss, columns, size_hint, SCALES[0][0], _MIDDLE, self.components, target)
-        return made if self.scale == "declared" else made.learning()
+        return ClippedCovariance(loss, columns, size_hint, self.scale == "learned", self.components, target)
 
 
 @dataclass(frozen=True)
@@ -116,10 +131,8 @@ class ClippedCovariance(MechanismBase):
     columns : tuple of Column
     size_hint : int
         Public guess of the number of records: it chooses the quantile that the radius is.
-    percent : int
-        Hundredths of rho for scales.
-    level : Fraction
-        Lower one of the two quantiles whose difference is a feature's scale; one half for no scales.
+    learns : bool
+        Whether scales are learned.
     components : int or None
         How many principal components are told.
     target : int or None
@@ -128,11 +141,12 @@ class ClippedCovariance(MechanismBase):
     Privacy
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the records hold. The stages are a
-    noisy count (sensitivity 1), below `least_count` of which nothing else is started; middles and scales
-    (`ScaleLearner`); a radius, by an exponential mechanism over a public ladder; the number of records outside of that
-    ball (sensitivity 1); the sum of the clipped records (sensitivity R); and the sum of their products. In the last one
-    the diagonal gets noise of variance v and the rest v / 2, so that a record x costs |x|**4 / (2 v) <= R**4 / (2 v). A
-    clipped record is an integer vector that is checked to lie in the ball. All else is post-processing.
+    noisy count (sensitivity 1), below `least_count` of which nothing else is started; medians (`MedianLearner`) and, if
+    scales are learned, spreads (`SpreadLearner`) and a first release of sums and products in a public ball, from which
+    `Coordinates` are made; a radius, by an exponential mechanism over a public ladder; the sum of the clipped records
+    (sensitivity R); the sum of their products; and the number of records outside of that ball (sensitivity 1). Of
+    products the diagonal gets noise of variance v and the rest v / 2, so that a record x costs |x|**4 / (2 v) <=
+    R**4 / (2 v). A clipped record is an integer vector that is checked to lie in the ball. All else is post-processing.
 
     Source
     ------
@@ -142,8 +156,7 @@ class ClippedCovariance(MechanismBase):
     loss: PrivacyLoss
     columns: tuple[Column, ...]
     size_hint: int
-    percent: int
-    level: Fraction
+    learns: bool
     components: int | None = None
     target: int | None = None
     kind: str = "covariance"
@@ -151,51 +164,81 @@ class ClippedCovariance(MechanismBase):
     @cached_property
     def shares(self) -> dict[str, PrivacyLoss]:
         """Loss of each stage."""
-        percents = SHARES | {"scales": self.percent}
-        found = {name: PrivacyLoss(self.loss.rho_nano * share // 100) for name, share in percents.items()}
-        found["moments"] = PrivacyLoss(self.loss.rho_nano - sum(loss.rho_nano for loss in found.values()))
-        return found
+        whole, d = self.loss.rho_nano, len(self.columns)
+        found = {name: whole * share // 100 for name, share in SHARES.items()}
+        spans = [column.highest - column.lowest + 1 for column in self.columns]
+        found["medians"] = self._share(max(spans), 0.5, _SURE[0])
+        if self.learns:
+            found["spreads"] = self._share(
+                max(len(spread_ladder(each, RUNGS)) for each in self.columns), 0.125, _SURE[1]
+            )
+            first = whole * FIRST // 100
+            variance = first * (100 - FIRST_SUMS) // 100 * 2 / RHO_UNIT * self.size_hint**2 / (FIRST_BALL * d) ** 2
+            if d > 1 and variance * _ROUGH**2 >= 1:
+                found["first"] = first
+        found["moments"] = whole - sum(found.values())
+        return {name: PrivacyLoss(rho_nano) for name, rho_nano in found.items()}
 
-    def learning(self) -> ClippedCovariance:
-        """Return the same mechanism with learned scales: of deciles where records suffice for them, else quartiles."""
-        found = [replace(self, percent=percent, level=level) for percent, level in SCALES]
-        enough = (each for each in found if each.learner.needed * (2 if each is found[0] else 1.2) <= self.size_hint)
-        return next(enough, found[-1])
+    def _share(self, candidates: int, slope: float, sure: float) -> int:
+        """Return the billionths of rho for one quantile of each feature, among so many candidates.
+
+        That many records pay for `sure` times what `least_records` asks for; `slope` is the cost, for an epsilon of 1
+        and one record, of a value beyond all records.
+        """
+        epsilon = sure * math.log(max(2, candidates)) / (slope * min(self.size_hint, SAMPLE))
+        wanted, whole = math.ceil(min(epsilon, 1e3) ** 2 / 8 * len(self.columns) * RHO_UNIT), self.loss.rho_nano
+        return max(whole // _LEAST_SHARE, min(whole // _MOST_SHARE, wanted))
 
     @cached_property
-    def learner(self) -> ScaleLearner:
-        return ScaleLearner(self.shares["scales"], self.columns, self.level)
+    def medians(self) -> MedianLearner:
+        return MedianLearner(self.shares["medians"], self.columns)
+
+    @cached_property
+    def spreads(self) -> SpreadLearner | None:
+        return SpreadLearner(self.shares["spreads"], self.columns, LEVEL, RUNGS) if self.learns else None
 
     @property
-    def has_scales(self) -> bool:
-        """Whether scales are learned."""
-        return self.level != _MIDDLE
+    def turns(self) -> bool:
+        """Whether coordinates mix features, where there is a first release."""
+        return self.size_hint * len(self.columns) ** 2 <= MAX_WORK
 
     @cached_property
     def ladder(self) -> tuple[int, ...]:
-        """Squared radii, ascending, in squared units: the last one holds every record of the public ranges."""
+        """Squared radii, ascending, in squared units.
+
+        Without learned scales the last one holds every record of the public ranges; with them they go from a third of
+        a feature's deviation, times the root of the number of features, to 22 deviations.
+        """
         spans = [column.highest - column.lowest for column in self.columns]
-        if self.has_scales:
-            first, last = (
-                16.0,
-                81 + math.log2(len(spans)),
-            )  # a quarter of a scale; 2**30 scales of 2**10 units, and room
-        else:
-            first, last = 0.0, math.log2(sum(span * span for span in spans)) + 0.1
+        first, last = 0.0, math.log2(sum(span * span for span in spans)) + 0.1
+        if self.learns:
+            middle = math.log2(len(spans) * DEVIATION**2)
+            first, last = middle - 3, middle + 9
         rungs = {math.floor(2.0 ** (first + k / _STEPS)) for k in range(math.ceil((last - first) * _STEPS) + 1)}
         return tuple(sorted(rungs))
+
+    @cached_property
+    def weights(self) -> NDArray[np.int64]:
+        """Public weight of each rung of the ladder, larger for small radii: few records then find no large one."""
+        rungs = len(self.ladder)
+        return 1 << (np.arange(rungs, dtype=np.int64)[::-1] // math.ceil(rungs / 40))
 
     @cached_property
     def radius_level(self) -> Fraction:
         """Which quantile of the distances the radius is.
 
-        The more noise there is, the more records are clipped: four times the deviation of a correlation of normal
-        records; and not fewer than the draw of the quantile needs.
+        What clipping takes grows with the records beyond the radius, and noise with the radius: the sum of both is
+        least where a number of records lies beyond it that depends on rho alone. It is not smaller than the draw of the
+        quantile needs.
         """
-        slope = math.sqrt(8 * self.shares["radius"].rho) / 2
-        missing = 3 * math.log(len(self.ladder)) / (slope * self.size_hint)
-        wanted = 4 * self._sigma_within(norm_quantile(len(self.columns), 0.02), self.size_hint)
-        return 1 - Fraction(round(2000 * min(0.25, max(0.002, missing, wanted))), 2000)
+        missing = 2 * math.log(len(self.ladder)) / self._radius_slope
+        wanted = OUTSIDE / math.sqrt(self.shares["moments"].rho)
+        return 1 - Fraction(round(10_000 * min(0.25, max(0.0005, max(missing, wanted) / self.size_hint))), 10_000)
+
+    @property
+    def _radius_slope(self) -> float:
+        """What one record costs a radius, in the logarithm of its probability."""
+        return math.sqrt(8 * self.shares["radius"].rho) / 2
 
     @cached_property
     def radius_rate(self) -> Fraction:
@@ -208,58 +251,101 @@ class ClippedCovariance(MechanismBase):
     @cached_property
     def least_count(self) -> int:
         """Least noisy count: below, quantiles may lie anywhere."""
-        radius = least_records(len(self.ladder), self.radius_level, self.radius_rate)
-        return max(least_gaussian(self.count_variance), self.learner.needed, radius)
+        radius = math.ceil(math.log(int(self.weights.sum())) / self._radius_slope)
+        spreads = 1 if self.spreads is None else self.spreads.needed
+        return max(least_gaussian(self.count_variance), self.medians.needed, spreads, radius)
 
     @property
     def false_release(self) -> float:
         return gaussian_tail(self.count_variance, self.least_count)
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        from ..._kernels import moments
-
+    def release(self, view: PointsInTiles, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         charge.start(self.shares["count"])
         size = view.size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if size < self.least_count:
             return Outcome("too_few", count=size)
-        rows = view.points()
-        charge.start(self.shares["scales"])
-        scales = self.learner.learn(rows, size, noise)
+        coordinates = self._coordinates(view, size, noise, charge.start)
         charge.start(self.shares["radius"])
-        norms = np.empty(len(rows))
-        moments.scale_rows(rows, np.array(scales.middles, np.float64), scales.factors, norms)
-        radius_squared = self._radius(norms, noise)
-        sums, products, limit, beyond = self.noisy_moments(rows, norms, radius_squared, noise, charge.start)
+        clipped = ClippedSums(view, coordinates)
+        radius_squared = self._radius(clipped.norms, noise)
+        sums, products, limit, beyond = self.noisy_moments(clipped, radius_squared, noise, charge.start)
         charge.start(self.shares["outside"])
         variance = Fraction(RHO_UNIT, 2 * self.shares["outside"].rho_nano)
         outside = beyond + int(noise.discrete_gaussian(variance, 1)[0])
-        return self._outcome(size, outside, sums, products, radius_squared, limit, scales)
+        return self._outcome(size, outside, sums, products, radius_squared, limit, coordinates)
+
+    def _coordinates(self, view: PointsInTiles, size: int, noise: Noise, start: Start) -> Coordinates:
+        """Learn in which coordinates records are clipped, from a window of about `size` records."""
+        start(self.shares["medians"])
+        some, number = view, size
+        if size > 2 * self.sample:
+            rows = sampled_rows(view.size, Fraction(self.sample, size), noise)
+            some, number = PointsOfSample(view.points_at(rows)), self.sample
+        values = ascending(np.arange(some.size), some.points_at, self.columns)
+        middles = self.medians.learn_sorted(values, noise)
+        if self.spreads is None:
+            return Coordinates.plain(middles, None)
+        start(self.shares["spreads"])
+        found = Coordinates.plain(middles, self.spreads.learn_sorted(values, middles, noise))
+        if "first" not in self.shares:
+            return found
+        start(self.shares["first"])
+        return self._moved(some, number, found, noise)
+
+    @cached_property
+    def sample(self) -> int:
+        """Number of records of which coordinates are learned, where a window holds more than twice as many."""
+        wanted = [SAMPLE, 4 * self.medians.needed]
+        if self.spreads is not None:
+            wanted.append(4 * self.spreads.needed)
+        if "first" in self.shares:
+            wanted.append(math.ceil(self._first_entry / (_FINE[self.turns] * DEVIATION**2)))
+        return max(wanted)
+
+    @cached_property
+    def first_shares(self) -> tuple[int, int]:
+        """Billionths of rho of the sums and of the products of the first release."""
+        whole = self.shares["first"].rho_nano
+        return whole * FIRST_SUMS // 100, whole - whole * FIRST_SUMS // 100
+
+    @property
+    def first_ball(self) -> int:
+        """Squared radius of the first release, in squared units."""
+        return FIRST_BALL * len(self.columns) * DEVIATION**2
+
+    @property
+    def _first_entry(self) -> float:
+        """Deviation of the noise of a sum of products of the first release, in squared units."""
+        return self.first_ball / (2 * math.sqrt(self.first_shares[1] / RHO_UNIT))
+
+    def _moved(self, view: PointsInTiles, size: int, coordinates: Coordinates, noise: Noise) -> Coordinates:
+        """Release moments in the public ball, and return the coordinates that follow from them."""
+        clipped, shift = ClippedSums(view, coordinates), self.shift(self.first_ball, self.first_shares[1])
+        limit, unit = self.first_ball >> (2 * shift), 1 << shift
+        sums, products, _ = clipped.within(self.first_ball, shift)
+        variance = gaussian_variance(limit, self.first_shares[0])
+        mean = _noisy(sums, noise.discrete_gaussian(variance, len(sums))) / size
+        found = _noisy_products(products, gaussian_variance(limit * limit, self.first_shares[1]), noise) / size
+        found += float(variance) / size**2 * np.eye(len(mean)) - np.outer(mean, mean)
+        return coordinates.moved(mean * unit, found * unit**2, self._first_entry / size, turns=self.turns)
 
     def noisy_moments(
-        self,
-        rows: NDArray[np.float64],
-        norms: NDArray[np.float64],
-        radius_squared: int,
-        noise: Noise,
-        start: Start = _no_stages,
+        self, clipped: ClippedSums, radius_squared: int, noise: Noise, start: Start = _no_stages
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, int]:
-        """Clip integer rows (n, d), in place, and release their sums (d,) and sums of products (d, d).
+        """Clip records to a ball, and release their sums (d,) and sums of products (d, d).
 
-        `norms` (n,) are their squared norms. Returns also the squared radius in the units of these sums, and, which is
-        private, how many rows lay beyond it. Calls `start` before the draws of each stage.
+        Returns also the squared radius in the units of these sums, and, which is private, how many records lay beyond
+        it. Calls `start` before the draws of each stage.
         """
-        from ..._kernels import moments
-
-        shift = self.shift(radius_squared)
+        shift = self.shift(radius_squared, self.shares["moments"].rho_nano)
         limit = radius_squared >> (2 * shift)
-        beyond = int(moments.clip_rows(rows, norms, float(radius_squared), float(1 << shift), float(limit)))
-        sums, products = clipped_moments(rows, limit)
+        sums, products, beyond = clipped.within(radius_squared, shift)
         start(self.shares["sums"])
         variance = gaussian_variance(limit, self.shares["sums"].rho_nano)
         noisy_sums = _noisy(sums, noise.discrete_gaussian(variance, len(sums)))
         start(self.shares["moments"])
-        return noisy_sums, self._noisy_products(products, limit, noise), limit, beyond
+        return noisy_sums, _noisy_products(products, self.variance(limit), noise), limit, beyond
 
     def _radius(self, norms: NDArray[np.float64], noise: Noise) -> int:
         """Draw a rung of the ladder near the quantile of the squared norms (n,)."""
@@ -275,31 +361,21 @@ class ClippedCovariance(MechanismBase):
         below = np.cumsum(counts) - counts
         above = len(norms) - below - counts
         paid = missing_ranks(below, above, len(norms), self.radius_level)
-        chosen = noise.exponential_choice(np.ones(len(rungs), np.int64), paid, self.radius_rate)
+        chosen = noise.exponential_choice(self.weights, paid, self.radius_rate)
         return int(self.ladder[chosen])
 
-    def shift(self, radius_squared: int) -> int:
+    def shift(self, radius_squared: int, rho_nano: int) -> int:
         """Return the s of the units 2**s in which a clipped record is short enough, and noise can be drawn."""
         shift = 0
         while True:
             limit = radius_squared >> (2 * shift)
-            if limit < 4**MAX_RADIUS_BITS and self.variance(limit) <= MAX_VARIANCE:
+            if limit < 4**MAX_RADIUS_BITS and gaussian_variance(limit * limit, rho_nano) <= MAX_VARIANCE:
                 return shift
             shift += 1
 
     def variance(self, limit: int) -> Fraction:
         """Return the variance of the noise of a sum of squares, for records of squared norm up to `limit`."""
         return gaussian_variance(limit * limit, self.shares["moments"].rho_nano)
-
-    def _noisy_products(self, products: NDArray[Any], limit: int, noise: Noise) -> NDArray[np.float64]:
-        """Add noise to the diagonal and the lower triangle of the sums of products (d, d); symmetric."""
-        d, variance = len(products), self.variance(limit)
-        diagonal = _noisy(np.diag(products), noise.discrete_gaussian(variance, d))
-        rows, columns = np.tril_indices(d, -1)
-        below = _noisy(products[rows, columns], noise.discrete_gaussian(variance / 2, len(rows)))
-        found = np.diag(diagonal)
-        found[rows, columns] = found[columns, rows] = below
-        return found
 
     def _outcome(
         self,
@@ -309,30 +385,29 @@ class ClippedCovariance(MechanismBase):
         products: NDArray[np.float64],
         radius_squared: int,
         limit: int,
-        scales: FeatureScales,
+        coordinates: Coordinates,
     ) -> Outcome:
         """Divide released sums by the released number; lattice steps."""
-        mean, shift = sums / size, self.shift(radius_squared)
+        shift = self.shift(radius_squared, self.shares["moments"].rho_nano)
+        mean, units = sums / size, (1 << shift) / coordinates.factors
         mean_variance = float(gaussian_variance(limit, self.shares["sums"].rho_nano)) / size**2
-        entry = math.sqrt(self.variance(limit) / 2) / size
-        matrix = products / size - np.outer(mean, mean) + mean_variance * np.eye(len(mean))
-        squares = mean_variance * (mean[:, None] ** 2 + mean[None, :] ** 2)
-        squares += entry**2 + float(self.count_variance) / size**2 * (matrix - np.outer(mean, mean)) ** 2
-        squares[np.diag_indices(len(mean))] += entry**2 + 2 * mean_variance * mean**2
-        units = (1 << shift) / scales.factors
-        both = np.outer(units, units)
-        sizes = scales.sizes
+        matrix = nearest_covariance(products / size - np.outer(mean, mean) + mean_variance * np.eye(len(mean)))
+        back, entry = coordinates.back, math.sqrt(self.variance(limit) / 2) / size
+        spread, offset = back @ back.T, back @ mean
+        own = MatrixNoise(entry * spread, offset, mean_variance * spread, float(self.count_variance) / size**2)
+        value, both = back @ matrix @ back.T, np.outer(units, units)
+        value = (value + value.T) / 2
         parts = {
             "units": units,
-            "entry": entry,
-            "mean": np.array(scales.middles) + units * mean,
-            "mean_sigma": units * math.sqrt(mean_variance),
-            "scale": None if sizes is None else np.array(sizes) / UNITS,
-            "radius": math.sqrt(limit) * (1 << shift) / (UNITS if sizes else 1),
+            "matrix": value,
+            "noise": own,
+            "mean": coordinates.middles + units * offset,
+            "mean_sigma": units * np.sqrt(mean_variance * np.diag(spread)),
+            "scale": DEVIATION / coordinates.factors if self.learns else None,
+            "radius": math.sqrt(limit) * (1 << shift) / (DEVIATION if self.learns else 1),
             "tail_share": min(1.0, max(0.0, outside / size)),
         }
-        value = nearest_covariance(matrix) * both
-        return Outcome(None, value, np.sqrt(squares) * both, size, max(0, size - outside), parts=parts)
+        return Outcome(None, value * both, own.sigma(value) * both, size, max(0, size - outside), parts=parts)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         """Convert the matrix to products of the features' units, and add what follows from it."""
@@ -342,7 +417,7 @@ class ClippedCovariance(MechanismBase):
         step, own = grid.lattice.step, outcome.parts
         widths = np.array([feature.scale * step for feature in grid.features])
         both = np.outer(widths, widths)
-        found, deviations = correlations(outcome.value, outcome.sigma)
+        found, deviations = correlations(own["matrix"], own["noise"])
         scale = None if own["scale"] is None else (own["scale"] * widths).tolist()
         parts = {
             "correlations": with_nulls(found),
@@ -350,7 +425,7 @@ class ClippedCovariance(MechanismBase):
             "mean": grid.values(own["mean"]),
             "mean_sigma": grid.widths(own["mean_sigma"]),
             "scale": scale,
-            "radius": own["radius"] * (1 if scale else step),
+            "radius": own["radius"] * (1 if self.learns else step),
             "tail_share": own["tail_share"],
         }
         if self.components is not None:
@@ -373,7 +448,7 @@ class ClippedCovariance(MechanismBase):
         assert outcome.value is not None
         assert outcome.count is not None
         units, target = own["units"], self.target
-        made = regression(outcome.value / np.outer(units, units), own["entry"], outcome.count, target)
+        made = regression(own["matrix"], own["noise"].products, outcome.count, target)
         if made is None:
             return {"coefficients": None, "coefficient_sigma": None, "intercept": None}
         others = [k for k in range(len(names)) if k != target]
@@ -404,8 +479,9 @@ class ClippedCovariance(MechanismBase):
         return {"correlation": self.correlation_sigma(size)}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
-        ranks = "deciles" if self.level == SCALES[0][1] else "quartiles"
-        how = f"scales are differences of {ranks}" if self.has_scales else "scales are those declared"
+        how = "scales are learned" if self.learns else "scales are those declared"
+        if "first" in self.shares:
+            how = f"{FIRST}% of rho finds how features vary together, so that all directions get their share of noise"
         lines = (
             f"{how}; records beyond the {100 * float(self.radius_level):g}% nearest are moved to the border of a ball, "
             "which takes from the covariances of skewed data (`tail_share` tells how many)",
@@ -418,30 +494,15 @@ class ClippedCovariance(MechanismBase):
         return PlanNotes(lines, warnings, facts, self.shares["count"], case=" with features of equal scale")
 
 
-def clipped_moments(rows: NDArray[np.float64], limit: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the exact sums (d,) and sums of products (d, d) of integer rows (n, d) of squared norm at most `limit`.
-
-    Privacy
-    -------
-    NOT private: a mechanism adds noise to these sums. Every product is at most `limit` < 2**38, so 2**15 of them add up
-    exactly in doubles, in any order.
-
-    Source
-    ------
-    Specification 7.4; ours.
-    """
-    from ..._kernels import moments
-
-    d = rows.shape[1]
-    sums, products = Totals(d, max(1, limit)), Totals((d, d), max(1, limit))
-    for first in range(0, len(rows), _ROWS):
-        part, added = rows[first : first + _ROWS], np.zeros(d)
-        sums.make_room(len(part))
-        products.make_room(len(part))
-        moments.add_rows(part, added)
-        sums.part += added.astype(np.int64)
-        products.part += (part.T @ part).astype(np.int64)
-    return sums.read(), products.read()
+def _noisy_products(products: NDArray[Any], variance: Fraction, noise: Noise) -> NDArray[np.float64]:
+    """Add noise of a variance to the diagonal, and of half of it to the lower triangle, of sums of products (d, d)."""
+    d = len(products)
+    diagonal = _noisy(np.diag(products), noise.discrete_gaussian(variance, d))
+    rows, columns = np.tril_indices(d, -1)
+    below = _noisy(products[rows, columns], noise.discrete_gaussian(variance / 2, len(rows)))
+    found = np.diag(diagonal)
+    found[rows, columns] = found[columns, rows] = below
+    return found
 
 
 def _noisy(exact: Sequence[Any] | NDArray[Any], drawn: NDArray[np.int64]) -> NDArray[np.float64]:

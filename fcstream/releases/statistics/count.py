@@ -128,6 +128,10 @@ class NoisyCount(MechanismBase):
     def variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 
+    @cached_property
+    def sigma(self) -> float:
+        return math.sqrt(self.variance)
+
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return SizeCounter()
 
@@ -135,9 +139,7 @@ class NoisyCount(MechanismBase):
         """Value and count are the same number."""
         charge.use(self.loss)
         count = view.size + int(noise.discrete_gaussian(self.variance, 1)[0])
-        return Outcome(
-            value=np.array([float(count)]), sigma=np.array([math.sqrt(self.variance)]), count=count, core_count=count
-        )
+        return Outcome(value=np.array([float(count)]), sigma=np.array([self.sigma]), count=count, core_count=count)
 
     def forecast(self, size: int) -> Forecast:
-        return Forecast(1.0, math.sqrt(self.variance))
+        return Forecast(1.0, self.sigma)

@@ -23,27 +23,33 @@ from ..base import Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, Relea
 from ..core_stage import ChargeShare
 from ..options import BuildContext, Options
 from .columns import Column
-from .scales import UNITS, ScaleLearner, next_size
+from .scales import UNITS, MedianLearner, SpreadLearner, ascending, sampled_rows
 
 SHARE = 10
 """A window that learns its scales spends this part of rho on them."""
-LEVEL = Fraction(1, 4)
-RUNGS = 16
-"""Scales for each factor of two: coarser ones take up to 19% off one feature and give it to the others as noise."""
+MEDIANS = 15
+"""Hundredths of that for the medians: quartiles are found by their distances from them, so they may be rough."""
+LEVEL = Fraction(3, 4)
+"""So many records lie on either side of a quartile: a scale is the difference of both."""
+RUNGS = 64
+"""Distances for each factor of two."""
 FINEST = (30, 25, 20)
 """A learned scale is at least the range / 2**f, for the first f for which there are records enough."""
-MOST_NOISE = 1.15
-"""A plan advises against more noise than this, relative to known scales."""
+MOST_NOISE = 1.1
+"""A plan advises against more noise than this, relative to known scales: real data had up to 0.05 more than predicted,
+and 0.11 where quartiles lay at gaps."""
 REFRESH = 16
 """So many windows use the scales of one window."""
 FALL = 0.8
 """Part of its first value that the core's share of the records must keep, or the next window learns anew."""
 PUBLIC_PART = 10
 """Where scales cannot be learned, this part of the public range counts as 1."""
+_FINER = 3  # the least scale is 2**3 steps of draws, so that their rounding takes little from it
+_SAMPLE = 2**14  # records from which medians and quartiles are taken, at least
 _ENOUGH = 1.2  # times the number of records with which a quantile is near the data with a chance of one half
 _FINE = 1.5  # times it, for a finer lattice than the last
-_NORMAL_DENSITY = 0.3178  # of normal values at their quartiles, per deviation
-_NORMAL_QUARTILES = 1.349  # deviations between them
+_NORMAL_SLOPE = 0.4287  # of the share of normal records below a quartile, by the difference of both
+_WORST = 1.28  # by the logarithm of d: what is the worst of d sums of two draws, of which 1 is a draw's scale
 
 
 def build_mechanism(options: Options, setting: BuildContext) -> Mechanism:
@@ -135,8 +141,8 @@ class LearnedScales(MechanismBase):
 
     Privacy
     -------
-    Protects one record, added or removed, with the sum of the losses of its two stages: `ScaleLearner` (two quartiles
-    of each feature, a tenth of rho), and the mechanism `learning` on records that are rescaled one by one with what was
+    Protects one record, added or removed, with the sum of the losses of its two stages: `MedianLearner` and
+    `SpreadLearner` (a tenth of rho), and the mechanism `learning` on records that are rescaled one by one with what was
     released. A window with scales of an earlier release has the second stage alone, `given`. Which of the two it is
     depends on released numbers, and is settled before the window is charged. Friends are counted when a window closes,
     so all its pairs are compared on one set of scales.
@@ -156,9 +162,11 @@ class LearnedScales(MechanismBase):
     def __post_init__(self) -> None:
         if 2 * self.stage.rho_nano < PUBLIC_PART:
             raise ConfigError("must be larger where scales are learned", "release.rho")
-        top = exact(self.lattice.step).denominator * UNITS
-        for column in self._learned:
-            if max(abs(column.lowest), abs(column.highest)) * top >= 2**63:
+        step, (bits, most) = exact(self.lattice.step), self.lattice.learned_bits()
+        for column in self._learned:  # sums of a user's records may reach farther than the feature's range
+            farthest, span = max(abs(column.lowest), abs(column.highest)), column.highest - column.lowest
+            is_exact = farthest * UNITS * step.denominator < 2**63 and 2 * span * UNITS * step.numerator < 2**63
+            if not is_exact or farthest * step.denominator > MAX_COORDINATE * 2 ** (bits - most) * step.numerator:
                 raise ConfigError(
                     "must lie within the feature's range where its scale is learned", "release.user_bounds"
                 )
@@ -187,7 +195,7 @@ class LearnedScales(MechanismBase):
     @property
     def is_on(self) -> bool:
         """Whether a normal window holds enough records to learn scales."""
-        return math.ceil(_ENOUGH * self.learner.needed) <= self.size_hint
+        return self.needed <= self.size_hint
 
     @property
     def inherits(self) -> bool:
@@ -208,29 +216,46 @@ class LearnedScales(MechanismBase):
         return self.is_on and not self.inherits
 
     @cached_property
-    def _shift(self) -> int:
-        """Scales are learned on a lattice 2**shift times as wide, the finest one that records suffice for."""
-        bits, most = self.lattice.learned_bits()
-        shifts = [bits - min(each, most) for each in FINEST]
-        enough = (shift for shift in shifts if _FINE * self._learner(shift).needed <= self.size_hint)
-        return next(enough, shifts[-1])
-
-    @property
     def _finest(self) -> int:
-        """The f of the least scale, the range / 2**f."""
-        return self.lattice.learned_bits()[0] - self._shift
+        """The f of the least scale, the range / 2**f: the finest one that records suffice for."""
+        most = self.lattice.learned_bits()[1]
+        finest = [min(each, most) for each in FINEST]
+        enough = (each for each in finest if _FINE * self._medians(each).needed <= self.size_hint)
+        return next(enough, finest[-1])
+
+    def _shift(self, finest: int) -> int:
+        """Return by how many bits coordinates are coarser in draws, which see 2**_FINER steps of the least scale."""
+        return max(0, self.lattice.learned_bits()[0] - finest - _FINER)
 
     @property
     def _learned(self) -> list[Column]:
         return [column for column in self.columns if column.feature.learned]
 
     @cached_property
-    def learner(self) -> ScaleLearner:
-        return self._learner(self._shift)
+    def needed(self) -> int:
+        """Number of records in a normal window from which on scales are learned."""
+        return math.ceil(_ENOUGH * max(self.medians.needed, self.spreads.needed))
 
-    def _learner(self, shift: int) -> ScaleLearner:
-        wide = [replace(own, lowest=own.lowest >> shift, highest=own.highest >> shift) for own in self._learned]
-        return ScaleLearner(self.stage, tuple(wide), LEVEL, RUNGS)
+    @cached_property
+    def medians(self) -> MedianLearner:
+        return self._medians(self._finest)
+
+    def _medians(self, finest: int) -> MedianLearner:
+        return MedianLearner(self._shares[0], self._wide(self._shift(finest)))
+
+    @cached_property
+    def spreads(self) -> SpreadLearner:
+        return SpreadLearner(self._shares[1], self._wide(self._shift(self._finest)), LEVEL, RUNGS, has_sides=True)
+
+    @property
+    def _shares(self) -> tuple[PrivacyLoss, PrivacyLoss]:
+        """Losses of the medians and of the spreads."""
+        whole = self.stage.rho_nano
+        return PrivacyLoss(whole * MEDIANS // 100), PrivacyLoss(whole - whole * MEDIANS // 100)
+
+    def _wide(self, shift: int) -> tuple[Column, ...]:
+        """Return the columns whose scales are learned on a lattice 2**shift times as wide."""
+        return tuple(replace(own, lowest=own.lowest >> shift, highest=own.highest >> shift) for own in self._learned)
 
     @property
     def _place(self) -> Track | None:
@@ -267,7 +292,7 @@ class LearnedScales(MechanismBase):
     def public_sizes(self) -> list[int]:
         """Return scales that are used where none can be learned, in the form of `Track.scales`."""
         return [
-            next_size((own.highest - own.lowest) // PUBLIC_PART) if own.feature.learned else 0 for own in self.columns
+            UNITS * ((own.highest - own.lowest) // PUBLIC_PART) if own.feature.learned else 0 for own in self.columns
         ]
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
@@ -290,10 +315,16 @@ class LearnedScales(MechanismBase):
 
     def _learn(self, rows: NDArray[np.float64], noise: Noise) -> list[int]:
         """Learn the scales from lattice points (n, d): in 2**-10 of a lattice step, 0 for a declared one."""
-        own = [column.index for column in self._learned]
-        wide = np.floor(rows[:, own] / 2.0**self._shift)
-        found = iter(self.learner.learn(wide, self.size_hint, noise).sizes or ())
-        return [next(found) << self._shift if column.feature.learned else 0 for column in self.columns]
+        own, shift = [column.index for column in self._learned], self._shift(self._finest)
+        chosen, wanted = np.arange(len(rows)), max(_SAMPLE, 4 * self.needed)
+        if self.size_hint > 2 * wanted:
+            chosen = sampled_rows(len(rows), Fraction(wanted, self.size_hint), noise)
+        values = ascending(chosen, lambda some: np.floor(rows[some][:, own] / 2.0**shift), self._wide(shift))
+        middles = self.medians.learn_sorted(values, noise)
+        found = iter(self.spreads.learn_sorted(values, middles, noise))
+        least = 1 << (self.lattice.learned_bits()[0] - self._finest)
+        sizes = (UNITS * max(next(found) << shift, least) if column.feature.learned else 0 for column in self.columns)
+        return list(sizes)
 
     def moved(self, track: Track, sizes: Sequence[int]) -> Track:
         """Express a center in other scales; how far points reach stays the same number of scales.
@@ -363,21 +394,19 @@ class LearnedScales(MechanismBase):
         normal features: from the rho that is left, and from how far the largest of the scales is off.
         """
         told, own = self.given.forecast(size).sigma, self.learning.forecast(size).sigma
-        rate = float(min(rate for rates in self.learner.rates for rate in rates))
-        error = math.sqrt(2) / (rate * LEVEL.denominator * size * _NORMAL_DENSITY * _NORMAL_QUARTILES)
-        largest = 1 + error * math.sqrt(2 * math.log(2 * len(self._learned)))
-        return own / told * largest * 2 ** (0.5 / RUNGS)
+        rate = float(min(self.spreads.rates)) * LEVEL.denominator  # of a draw, for each record that it misses by
+        missed = _WORST * math.log(len(self._learned)) / rate
+        return own / told * (1 + missed / size / _NORMAL_SLOPE)
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         own = (self.learning if self.is_on else self.given).notes(size, self._planned(grid))
         own = replace(own, core=None)  # no pairs are counted before the window closes
         names = ", ".join(repr(column.feature.name) for column in self._learned)
-        needed = math.ceil(_ENOUGH * self.learner.needed)
-        facts = {**own.facts, "scales": "learned" if self.is_on else "public", "scale_records": needed}
+        facts = {**own.facts, "scales": "learned" if self.is_on else "public", "scale_records": self.needed}
         if not self.is_on:
             line = (
-                f"scales of {names} are not learned: their quartiles need {needed} records or more, `size_hint` is "
-                f"{self.size_hint}; a tenth of each range counts as 1"
+                f"scales of {names} are not learned: their quartiles need {self.needed} records or more, "
+                f"`size_hint` is {self.size_hint}; a tenth of each range counts as 1"
             )
             return replace(own, lines=(*own.lines, line), facts=facts, warnings=(*own.warnings, line))
         more = self.dearer(self.size_hint)
@@ -388,7 +417,13 @@ class LearnedScales(MechanismBase):
             f"use them, unless one is refused or loses its core; the least scale is the range / 2**{self._finest}"
         )
         if more > MOST_NOISE:
-            own = replace(own, warnings=(*own.warnings, f"learning the scales of {names} costs much: declare them"))
+            own = replace(
+                own,
+                warnings=(
+                    *own.warnings,
+                    f"learning the scales of {names} may cost more than 15% in noise: declare those that you know",
+                ),
+            )
         facts |= {"scale_rho": stage, "scale_noise": more}
         stopped = None if own.stopped is None else own.stopped + self.stage
         when = "friends are counted when a window closes, because all its pairs need one set of scales"

@@ -1,18 +1,19 @@
-"""Middle and scale of every feature, learned from a window's records by private quantiles."""
+"""Median and spread of every feature, learned from a window's records by private quantiles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...noise.samplers import Noise
+from ...noise.samplers import FAR, Noise
 from .columns import Column
 from .quantiles import intervals
 
@@ -20,9 +21,10 @@ UNITS = 2**10
 """A learned scale is this many units, to which offsets are rounded."""
 FINEST = 2**30
 """A learned scale is at least this part of the feature's public range."""
-_SAMPLE = 4096  # records from which the quantiles are taken, at least
-RUNGS = 4
-"""Steps of the ladder of scales, for each factor of two."""
+SAMPLE = 4096
+"""Records from which medians and spreads are taken, at least."""
+_MIDDLE = Fraction(1, 2)
+_AT_ONCE = 2**10  # records of which coordinates are copied
 
 
 def exponential_rate(level: Fraction, share: PrivacyLoss) -> Fraction:
@@ -75,57 +77,71 @@ def least_records(span: float, level: Fraction, rate: Fraction) -> int:
     return math.ceil(math.log(max(span, 2)) / each) if each > 0 else 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureScales:
-    """Where the records of a window lie, feature by feature; released, so everything computed from it is free.
-
-    Attributes
-    ----------
-    middles : list of int
-        Lattice coordinates: between the two quantiles, or the median.
-    sizes : list of int or None
-        2**-10 of them are one lattice step; a unit is sizes / 2**20 steps. None for units of one step.
-
-    Privacy
-    -------
-    Made of private quantiles (see `ScaleLearner`).
-
-    Source
-    ------
-    Specification 5.15; proof 5.9; ours.
-    """
-
-    middles: list[int]
-    sizes: list[int] | None
-
-    @property
-    def factors(self) -> NDArray[np.float64]:
-        """Units of one lattice step (d,): doubles, which are functions of released numbers."""
-        if self.sizes is None:
-            return np.ones(len(self.middles))
-        return float(UNITS**2) / np.array(self.sizes, np.float64)
-
-
 @dataclass(frozen=True)
-class ScaleLearner:
-    """Learns the middle of every feature, and its scale as the difference of two quantiles.
+class MedianLearner:
+    """Learns the median of every feature.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        Only its rho is used; every quantile gets an equal share of it.
+        Only its rho is used; every feature gets an equal share of it.
     columns : tuple of Column
-    level : Fraction
-        The lower quantile, below one half: the upper one is 1 - level. One half learns medians alone.
-    rungs : int
-        How many scales there are for each factor of two.
 
     Privacy
     -------
-    Protects one record, added or removed, with rho-zCDP and delta = 0. Each quantile is one draw of the exponential
-    mechanism with the costs of `missing_ranks`. From many records it is taken of a sample: every record is in it by its
-    own coin, whose probability depends on released numbers alone. Given the coins one record changes the sample by one
-    record, so the cost is the same (no amplification is claimed).
+    Protects one record, added or removed, with rho-zCDP and delta = 0. Each median is one draw of the exponential
+    mechanism with the costs of `missing_ranks`. Given a sample whose coins depend on released numbers alone, one record
+    changes it by one record, so a sample costs the same (no amplification is claimed).
+
+    Source
+    ------
+    Specification 5.15; proof 5.9; ours, on the exponential mechanism for quantiles (Smith 2011).
+    """
+
+    loss: PrivacyLoss
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def rates(self) -> list[Fraction]:
+        """Rates of the draws, by feature."""
+        return _rates(self.loss, len(self.columns), _MIDDLE)
+
+    @cached_property
+    def needed(self) -> int:
+        """Number of records with which every median is near the data (see `least_records`)."""
+        spans = [column.highest - column.lowest + 1 for column in self.columns]
+        return max(least_records(span, _MIDDLE, rate) for span, rate in {*zip(spans, self.rates, strict=True)})
+
+    def learn_sorted(self, values: NDArray[Any], noise: Noise) -> list[int]:
+        """Learn lattice coordinates from what `ascending` returned."""
+        found = []
+        for own, column, rate in zip(values, self.columns, self.rates, strict=True):
+            start, length = drawn_quantile(own, column.highest - column.lowest + 1, _MIDDLE, rate, noise)
+            found.append(column.lowest + start + noise.uniform_below(length))
+        return found
+
+
+@dataclass(frozen=True)
+class SpreadLearner:
+    """Learns within what distance of its median a part of the records lies, for every feature.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; every draw gets an equal share of it.
+    columns : tuple of Column
+    level : Fraction
+        That part of the records.
+    rungs : int
+        How many distances there are for each factor of two.
+    has_sides : bool
+        Whether each side has a distance of its own, within which that part lies or on the other side; what is learned
+        is their sum.
+
+    Privacy
+    -------
+    Protects one record, added or removed, with rho-zCDP and delta = 0, given the medians. Each distance is one draw of
+    the exponential mechanism with the costs of `missing_ranks`, over a public ladder.
 
     Source
     ------
@@ -135,77 +151,119 @@ class ScaleLearner:
     loss: PrivacyLoss
     columns: tuple[Column, ...]
     level: Fraction
-    rungs: int = RUNGS
+    rungs: int
+    has_sides: bool = False
 
     @cached_property
-    def levels(self) -> tuple[Fraction, ...]:
-        """Levels of the quantiles of each feature."""
-        return (self.level,) if 2 * self.level == 1 else (self.level, 1 - self.level)
-
-    @cached_property
-    def rates(self) -> list[list[Fraction]]:
-        """Rates of the draws, by feature and level."""
-        shares = iter(PrivacyLoss(self.loss.rho_nano).split(len(self.columns) * len(self.levels)))
-        return [[exponential_rate(level, next(shares)) for level in self.levels] for _ in self.columns]
+    def rates(self) -> list[Fraction]:
+        """Rates of the draws: by feature, and lower side before the upper one."""
+        return _rates(self.loss, len(self.columns) * (1 + self.has_sides), self.level)
 
     @cached_property
     def needed(self) -> int:
-        """Number of records with which every quantile is near the data (see `least_records`)."""
-        return max(
-            least_records(column.highest - column.lowest + 1, level, rate)
-            for column, rates in zip(self.columns, self.rates, strict=True)
-            for level, rate in zip(self.levels, rates, strict=True)
-        )
+        """Number of records with which every distance is near the data (see `least_records`)."""
+        most = max(len(spread_ladder(column, self.rungs)) for column in self.columns)
+        return least_records(most, self.level, min(self.rates))
 
-    def learn(self, rows: NDArray[np.float64], size: int, noise: Noise) -> FeatureScales:
-        """Learn from lattice points (n, d), of which there are about `size`, a released number."""
-        wanted = max(_SAMPLE, 4 * self.needed)
-        if size > 2 * wanted:
-            rows = rows[sampled_rows(len(rows), Fraction(wanted, size), noise)]
-        by_feature = np.ascontiguousarray(rows.T)
-        middles, sizes = [], []
-        for k, column in enumerate(self.columns):
-            values = _ascending(np.clip(by_feature[k], column.lowest, column.highest), column)
-            low, high = self._quantiles(values, column, self.rates[k], noise)
-            middles.append((low + high) // 2)
-            least = max(1, -(-(column.highest - column.lowest) // FINEST))
-            sizes.append(next_size(max(high - low, least), self.rungs))
-        return FeatureScales(middles, sizes if len(self.levels) == 2 else None)
+    def learn_sorted(self, values: NDArray[Any], middles: list[int], noise: Noise) -> list[int]:
+        """Learn distances, in lattice steps, about middles, from what `ascending` returned."""
+        rates, found = iter(self.rates), []
+        for own, column, middle in zip(values, self.columns, middles, strict=True):
+            ladder, place = spread_ladder(column, self.rungs), middle - column.lowest
+            ends = np.clip([place - ladder, place + ladder], 0, column.highest - column.lowest).astype(own.dtype)
+            low, high = np.searchsorted(own, ends[0]), np.searchsorted(own, ends[1], side="right")
+            # Of each rung, how many records lie within it: of the last one all do.
+            within = (len(own) - low, high) if self.has_sides else (high - low,)
+            chosen = [self._draw(counts, len(own), next(rates), noise) for counts in within]
+            found.append(sum(int(ladder[rung]) for rung in chosen))
+        return found
 
-    def _quantiles(
-        self, values: NDArray[np.int64], column: Column, rates: Sequence[Fraction], noise: Noise
-    ) -> tuple[int, int]:
-        starts, lengths, below, above = intervals(values, column.lowest, column.highest)
-        found = []
-        for level, rate in zip(self.levels, rates, strict=True):
-            chosen = noise.exponential_choice(lengths, missing_ranks(below, above, len(values), level), rate)
-            found.append(int(starts[chosen]) + noise.uniform_below(int(lengths[chosen])))
-        return min(found), max(found)
+    def _draw(self, within: NDArray[np.int64], size: int, rate: Fraction, noise: Noise) -> int:
+        costs = missing_ranks(np.append(0, within[:-1]), size - within, size, self.level)
+        return noise.exponential_choice(np.ones(len(within), np.int64), costs, rate)
 
 
-def _ascending(values: NDArray[np.float64], column: Column) -> NDArray[np.int64]:
-    """Sort lattice values within a column's range (n,); those of a narrow range by their digits, which is faster."""
-    if column.highest - column.lowest >= 2**16:
-        return np.sort(values).astype(np.int64)
-    return np.sort((values - column.lowest).astype(np.uint16), kind="stable").astype(np.int64) + column.lowest
+def _rates(loss: PrivacyLoss, many: int, level: Fraction) -> list[Fraction]:
+    """Return the rates of draws with equal shares: few differ, so that little is computed of them."""
+    shares = [share.rho_nano for share in PrivacyLoss(loss.rho_nano).split(many)]
+    made = {share: exponential_rate(level, PrivacyLoss(share)) for share in {*shares}}
+    return [made[share] for share in shares]
 
 
-def next_size(difference: int, rungs: int = RUNGS) -> int:
-    """Return the least rung round(2**10 2**(j/rungs)) that is at least 2**10 times a positive difference.
+def spread_ladder(column: Column, rungs: int) -> NDArray[np.int64]:
+    """Return the distances, ascending, that a spread may be: whole lattice steps, up to the range of the feature.
 
     Privacy
     -------
-    A function of a released number.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
     Specification 5.15; ours.
     """
-    wanted = UNITS * difference
-    rung = max(0, math.floor(rungs * math.log2(difference)) - 1)
-    while round(UNITS * 2 ** (rung / rungs)) < wanted:
-        rung += 1
-    return round(UNITS * 2 ** (rung / rungs))
+    return _ladder(column.highest - column.lowest, rungs)
+
+
+@lru_cache(maxsize=256)
+def _ladder(span: int, rungs: int) -> NDArray[np.int64]:
+    first, last = max(1, -(-span // FINEST)), max(1, span)
+    steps = math.ceil(rungs * math.log2(last / first)) + 1
+    return np.array(sorted({min(last, math.ceil(first * 2 ** (k / rungs))) for k in range(steps)}), np.int64)
+
+
+def drawn_quantile(values: NDArray[Any], span: int, level: Fraction, rate: Fraction, noise: Noise) -> tuple[int, int]:
+    """Draw equal candidates of a quantile of ascending values (n,) in [0, span): the first, and how many there are.
+
+    Privacy
+    -------
+    One draw of the exponential mechanism, with the costs of `missing_ranks` and that rate.
+
+    Source
+    ------
+    Specification 5.15; proof 5.9; ours, after Smith 2011.
+    """
+    from ..._kernels import quantiles
+
+    most, rank = math.ceil((FAR + math.log(span)) / float(rate)) + 1, (level.numerator, level.denominator)
+    most, beyond = min(most, 2**62), math.exp(-FAR)
+
+    def quick(drawn: int, bits: int) -> tuple[int, int] | None:
+        start, length = quantiles.near_quantile(values, span, *rank, float(rate), most, beyond, drawn / (1 << bits))
+        return None if length < 0 else (start, length)
+
+    starts = lengths = np.empty(0, np.int64)
+
+    def everything() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        nonlocal starts, lengths
+        starts, lengths, below, above = intervals(values.astype(np.int64), 0, span - 1)
+        return lengths, missing_ranks(below, above, len(values), level)
+
+    return noise.exponential_answer(quick, everything, lambda index: (int(starts[index]), int(lengths[index])), rate)
+
+
+def ascending(
+    chosen: NDArray[np.int64], points_at: Callable[[NDArray[np.int64]], NDArray[np.float64]], columns: Sequence[Column]
+) -> NDArray[Any]:
+    """Sort the coordinates (d, n) of chosen points (n,), moved into their ranges, as numbers above the lowest ones.
+
+    Privacy
+    -------
+    NOT private: what a mechanism reads.
+
+    Source
+    ------
+    Specification 5.15; ours.
+    """
+    from ..._kernels import quantiles
+
+    ends = np.array([(column.lowest, column.highest) for column in columns], np.float64).T.copy()
+    span = max(column.highest - column.lowest for column in columns)
+    kind = np.uint16 if span < 2**16 else np.int32 if span < 2**31 else np.int64
+    found = np.empty((len(columns), len(chosen)), kind)
+    for first in range(0, len(chosen), _AT_ONCE):
+        quantiles.columns_within(points_at(chosen[first : first + _AT_ONCE]), *ends, found, first)
+    found.sort(axis=1, kind="stable" if kind is np.uint16 else None)  # few digits are sorted one by one
+    return found
 
 
 def sampled_rows(size: int, rate: Fraction, noise: Noise) -> NDArray[np.int64]:

@@ -43,7 +43,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     --------
     value, sigma
         The variance of every feature around a private mean.
-    parts.mean, parts.mean_sigma
+    parts.mean, parts.mean_sigma, parts.mean_interval
         That mean, and the deviation of its noise.
     parts.scale, parts.scale_source
         Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``

@@ -41,7 +41,7 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     value, sigma
         The total since the epoch began: one number for a count, one per feature for a sum, one per bin for a histogram.
     parts.window
-        ``value`` and ``sigma`` of this window alone, in the same shape.
+        ``value``, ``sigma`` and ``interval`` of this window alone, in the same shape.
     parts.of, parts.theta
         As configured.
     parts.epoch_open_ms, parts.epoch_windows

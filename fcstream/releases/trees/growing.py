@@ -278,7 +278,7 @@ class TreeMechanism:
             points = points.copy()
             trees.clamp(points, low, high)
             scales = deviations / (high - low + 1)
-            threshold = max(threshold, 2 * self._least_leaf(low, high, deviations))
+            threshold = max(threshold, 2 * self.least_leaf(low, high, deviations))
         boxes = (low[None], high[None])
         place, leaves, leaf_boxes = np.zeros(len(points), np.int64), [], []
         level = nodes.add(np.array([-1]), 0, root)
@@ -338,7 +338,12 @@ class TreeMechanism:
         half = (high - low) / 2
         return (low + high) / 2 + half * mean, half * deviation
 
-    def _least_leaf(self, low: Integers, high: Integers, deviations: Floats) -> float:
+    def least_deviation(self, size: int) -> float:
+        """Return the least deviation that is found with more features than `WIDE`, in parts of a feature's range."""
+        variance = gaussian_variance(self.box.dimension * 4**_PLACE_BITS, self.moment_nano // 2)
+        return math.sqrt(min(1.0, math.sqrt(variance) / (max(1, size) * 2.0**_PLACE_BITS))) / 2
+
+    def least_leaf(self, low: Integers, high: Integers, deviations: Floats) -> float:
         """Return the records of a leaf from which on its point's noise is `FINENESS` of how far records lie apart."""
         noise = float((high - low).sum()) / 2 / math.sqrt(self.point_nano / RHO_UNIT)
         return noise / (FINENESS * max(1.0, math.sqrt(float((deviations**2).sum()))))

@@ -106,14 +106,28 @@ def _most_first(tree: Tree, most: int) -> NDArray[np.int64]:
     """Return which nodes are divided, in that order: of those that can be, always the one with most records."""
     can_be = tree.children >= 0
     can_be[tree.leaves] = False
-    below, children, counts = can_be.tolist(), tree.children.tolist(), (-tree.counts).tolist()
-    heap, divided = [(counts[0], 0)] if below[0] else [], list[int]()
+    if not can_be[0]:
+        return np.empty(0, np.int64)
+    order = np.argsort(-tree.counts, kind="stable")  # most records first, then the first node
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    # Ranks of both children of a node: numbers are compared faster than pairs, and a place beyond all is never taken.
+    below = np.where(can_be, ranks, len(order))
+    first, nodes = below[tree.children].tolist(), order.tolist()
+    second, beyond = below[np.minimum(tree.children + 1, len(order) - 1)].tolist(), len(order)
+    heap, divided = [int(ranks[0])], list[int]()
     while heap and len(divided) + 1 < most:
-        node = heapq.heappop(heap)[1]
+        node = nodes[heap[0]]
         divided.append(node)
-        for child in (children[node], children[node] + 1):
-            if below[child]:
-                heapq.heappush(heap, (counts[child], child))
+        one, two = first[node], second[node]
+        if one < beyond:
+            heapq.heapreplace(heap, one)
+            if two < beyond:
+                heapq.heappush(heap, two)
+        elif two < beyond:
+            heapq.heapreplace(heap, two)
+        else:
+            heapq.heappop(heap)
     return np.array(divided, np.int64)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -273,7 +274,7 @@ PROGRAM = """
 import hashlib
 import numpy as np
 from fcstream.counting import exact
-from fcstream._kernels import blocks
+from fcstream._kernels import blocks, moments
 from fcstream.counting.exact import FriendCounts
 exact.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
 digest = hashlib.sha256()
@@ -282,6 +283,9 @@ for d in (1, 2, 7, 16, 70):
     counter = FriendCounts(d, 1100 * d)
     counter.add(0, points)
     digest.update(counter.view([0]).in_order().tobytes())
+codes, sums = np.random.default_rng(0).integers(-(2**13), 2**13, (8, 96)).astype(np.int16), np.zeros((8, 8), np.int64)
+moments.add_products(codes, sums)
+digest.update(np.tril(sums).tobytes())
 print(blocks.SCREENS, digest.hexdigest())
 """
 
@@ -299,6 +303,8 @@ def test_every_instruction_set_gives_the_same_bits(target, tmp_path):
     for d in (1, 2, 7, 16, 70):
         points = np.random.default_rng(d).integers(-40, 40, size=(1500, d)).astype(float)
         digest.update(count(points, 1100 * d).tobytes())
+    codes = np.random.default_rng(0).integers(-(2**13), 2**13, (8, 96)).astype(np.int16).astype(np.int64)
+    digest.update(np.tril(codes @ codes.T).tobytes())
     assert there.stdout.split() == ["False", digest.hexdigest()]
 
 
@@ -513,11 +519,14 @@ def test_draws_that_need_more_words_need_no_other_compiled_code():
     """Arrays that may be written to are another type, for which Numba would compile a kernel anew."""
     given = []
 
-    def kernel(words, first, out):
+    def kernel(words, first, setting, out):
+        assert setting == "as it is"
         given.append((words.flags.writeable, first))
         return (2, len(words) - 5, 2) if len(given) == 1 else (3, len(words), 1 if len(given) == 2 else 0)
 
-    out = fcstream.Noise(fcstream.SeededEntropy(1))._fill(np.zeros(4, np.int64), 12, kernel, lambda word, more: 7)
+    out = fcstream.Noise(fcstream.SeededEntropy(1))._fill(
+        np.zeros(4, np.int64), 12, kernel, ("as it is",), lambda exact, word, more: int(exact), Fraction(7)
+    )
     assert given == [(False, 0), (False, 3), (False, 3)]
     assert out.tolist() == [0, 0, 7, 0]
 

@@ -11,6 +11,8 @@ import pytest
 import fcstream
 from fcstream import ConfigError, Noise, PrivateCenters, PrivateCovariance, PrivateMean, SeededEntropy
 
+pytestmark = pytest.mark.usefixtures("one_start")
+
 MEAN = {"radius": 4, "rho": 0.5, "delta": 1e-8, "size_hint": 500, "step": 1e-3, "bounds": (-1000, 1000)}
 CENTERS = {"k": 2, "rho": 50, "step": 1e-4, "ball": 10, "delta": 1e-6, "size_hint": 30_000, "method": "friendly"}
 COVARIANCE = {"rho": 2.0, "size_hint": 500, "step": 1e-3, "bounds": (-1000, 1000)}

@@ -5,6 +5,7 @@ import pytest
 from support import naive
 from support.helpers import exact_counts
 
+from fcstream._kernels import blocks
 from fcstream.counting import exact as module
 from fcstream.counting import tiles
 from fcstream.counting.exact import CrossCounts, FriendCounts
@@ -153,3 +154,113 @@ def test_views_stay_as_they_are_until_the_next_change(monkeypatch):
     counter.drop(1)
     counter.free_spare()
     assert counter.view([2]).size == 50
+
+
+def test_far_points_that_come_first_leave_the_others_without_codes_in_their_frame(monkeypatch):
+    """Distances decide nearly all pairs of points far apart, so that codes are made where pairs are left."""
+    monkeypatch.setattr(blocks, "SCREENS", True)  # products of 8 bits give the same numbers on any processor
+    rng = np.random.default_rng(1)
+    points = blob()
+    points[:1200] = np.rint(rng.normal(size=(1200, D)) * 10**4 + rng.normal(size=(1200, 1)) * 25_000)
+    coded, measured = [], []
+    for name, made in (("encode", coded), ("measure", measured)):
+        real = getattr(tiles.Frame, name)
+
+        def noted(frame, rows, real=real, made=made):
+            made.append((frame, len(rows)))
+            return real(frame, rows)
+
+        monkeypatch.setattr(tiles.Frame, name, noted)
+    counter = looked_at(points)[1]
+    first = counter._panes[0].segments[0]
+    assert first.frame.scale > 0
+    assert sum(size for frame, size in coded if frame is first.frame) <= 1200
+    assert measured  # some pairs are left to compare, but too few for codes
+
+
+@pytest.mark.parametrize("order", ["ascending", "a few first", "shuffled"])
+def test_how_many_coordinates_are_looked_at_first_is_chosen_again(order):
+    """Points that come near first, or only a few, show nothing of the pairs that come later."""
+    if not blocks.SCREENS:
+        pytest.skip("this processor has no 8-bit dot products")
+    points, radius_squared = blob(6000, 64), 500**2 * 2 * 12**2
+    if order == "ascending":
+        points = points[np.argsort((points**2).sum(axis=1))]
+    counter = FriendCounts(64, radius_squared)
+    for part in np.split(points, [16 if order == "a few first" else 1500, 2500, 4000]):
+        counter.add(0, part)
+        counter._flush(0)
+    counts = counter.view([0]).in_order()
+    for some in (0, 17, 2000, 5999):
+        assert counts[some] == (((points - points[some]) ** 2).sum(axis=1) <= radius_squared).sum()
+    assert all(segment.frame.first_words < 16 for segment in counter._panes[0].segments)
+    assert counter._state[5] > 1000
+
+
+@pytest.mark.parametrize("before", [1, 5, 18])
+@pytest.mark.parametrize("after", [2, 17, 18])
+def test_stored_points_begin_as_if_their_first_words_had_been_known(before, after, monkeypatch):
+    monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", 8)
+    points = blob(200, 70)
+    points[:40] *= 10**4  # without codes
+
+    def segment(words):
+        monkeypatch.setattr(tiles, "first_words", lambda *_: words)
+        frame = tiles.Frame(points[40:], 10.0**7, True)
+        held = tiles.TileSegment(70, frame, 1, [])
+        for part in (points[:90], points[90:]):
+            batch = frame.encode(part)
+            held.insert(batch, np.arange(len(part), dtype=np.int32))
+            held.store(batch)
+            held.forget_batch()
+        return held
+
+    changed, expected = segment(before), segment(after)
+    monkeypatch.setattr(tiles, "first_words", lambda *_: after)
+    assert changed.frame.choose(points, 200) == (before != after)
+    changed.restart()
+    coded = changed.columns.shape[: changed.tiles, 1] == 0
+    assert 0 < np.count_nonzero(coded) < changed.tiles
+    for (one, here), (other, _) in zip(changed.parts(), expected.parts(), strict=True):
+        wanted = coded[here]
+        size = here.stop - here.start
+        assert (one.starts[:size][wanted] == other.starts[:size][wanted]).all()
+
+
+def test_pairs_that_distances_leave_are_estimated_before_they_are_compared():
+    from fcstream._kernels import pairs
+
+    points = blob(900, 3)
+    for radius in (100.0, 700.0, 3000.0):
+        frame = tiles.Frame(points, radius**2, True)
+        held = tiles.TileSegment(3, frame, 1, [])
+        batch = frame.encode(np.concatenate([points, points[:5] * 10**4]))
+        held.insert(batch, np.arange(905, dtype=np.int32))
+        spans, shape = held.columns.spans[: held.tiles], held.columns.shape[: held.tiles]
+        assert 0 < np.count_nonzero(shape[:, 1]) < held.tiles
+        for every, tile_every in ((1, 1), (7, 1), (40, 3)):
+            left = pairs.undecided(points, every, frame.pivot, spans, shape, tile_every, radius)
+            expected = 0
+            for row in points[::every]:
+                distance = np.linalg.norm(row - frame.pivot)
+                for (low, high), (used, wide) in zip(spans[::tile_every], shape[::tile_every], strict=True):
+                    sure, far = distance + high <= radius, distance - high > radius or low - distance > radius
+                    expected += 0 if wide or sure or far else int(used)
+            assert left == expected * tile_every / len(points[::every])
+
+
+@pytest.mark.parametrize("gap", [-1, 0, 1])
+def test_segments_out_of_reach_are_not_compared_and_those_just_in_reach_are(gap):
+    """Two panes on a line, whose nearest points are a radius, one less and one more apart."""
+    radius = 10**5
+    left = np.rint(np.random.default_rng(0).uniform(-1000, 0, (200, 1)))
+    left[0], left[1] = 0, -1000
+    right = radius + gap - left
+    counter = CrossCounts(1, radius**2, 2)
+    counter.add(0, left)
+    counter.add(1, right)
+    counts = counter.view([0, 1]).in_order()
+    expected = np.abs(left - right.T) <= radius
+    assert (counts == np.concatenate([expected.sum(axis=1), expected.sum(axis=0)])).all()
+    assert expected.any() == (gap <= 0)
+    assert counter._panes[0].segments[0].undecided(right + 1000) is None

@@ -63,6 +63,19 @@ def answer(config, is_joint, seed=1):
     return [release.to_bytes() for release in found]
 
 
+def test_no_garbage_is_collected_while_keys_are_closed(tmp_path, monkeypatch):
+    """What a close makes lives to its end: the collector would look at it, and at all else, again and again."""
+    engine, seen = KeyedEngine(config_in(tmp_path)), []
+    real = together.close_together
+    monkeypatch.setattr(
+        "fcstream.engine.keyed.close_together", lambda *given: (seen.append(gc.isenabled()), real(*given))[1]
+    )
+    engine.begin(0)
+    assert len(engine.advance(10_001)) == len(KEYS)
+    assert (seen, gc.isenabled()) == ([False], True)
+    engine.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "clock", "sections"),

@@ -1,5 +1,6 @@
 """Means of everybody, whose far records are moved to the border of a ball; and what means tell of their tails."""
 
+import itertools
 import math
 
 import numpy as np
@@ -17,7 +18,7 @@ from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.core_stage import find_core
 from fcstream.releases.means.mean import RecentredMean
-from fcstream.releases.means.spread_histogram import clipping_radii, clipping_reach, tail_count
+from fcstream.releases.means.spread_histogram import best_reach, clipping_radii, histogram_radii
 
 LOSS = PrivacyLoss.charge(1, 1e-9)
 
@@ -53,15 +54,17 @@ def test_a_release_equals_the_naive_twin(name, size, d):
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.integers(-30, 80), min_size=3, max_size=14),
+    st.lists(st.integers(-30, 80), min_size=3, max_size=70),
     st.floats(0.5, 400.0),
     st.floats(1e-6, 1.0),
+    st.booleans(),
 )
-def test_the_radius_equals_the_naive_twin(bins, variance, unit):
-    edges = 3.7 * 1.4 ** np.arange(len(bins) - 1)
-    reach = clipping_reach(np.array(bins), edges, variance, unit)
-    found = naive_clipping.reach_of(bins, edges.tolist(), variance, unit)
-    assert reach == found[0] or unit * reach == pytest.approx(unit * found[0])
+def test_the_radius_equals_the_naive_twin(bins, variance, unit, clips):
+    edges = 3.7 * 1.14 ** np.arange(len(bins) - 1)
+    reach, top = best_reach(np.array(bins), edges, variance, unit, clips=clips)
+    found = naive_clipping.reach_of(bins, edges.tolist(), variance, unit, *((4, 4) if clips else (16, 8)))
+    assert top == found[2]
+    assert reach == pytest.approx(found[0]) or unit * reach == pytest.approx(unit * found[0])
 
 
 @pytest.mark.parametrize("d", [1, 4, 31, 1000])
@@ -81,15 +84,45 @@ def test_noise_alone_hardly_ever_makes_a_ball_wide():
     held = np.zeros(len(bounds) + 1, np.int64)
     held[8:13] = 500, 1200, 1800, 1200, 300
     noises = np.rint(rng.normal(0, 4, (300, len(held)))).astype(np.int64)
-    wide = sum(clipping_reach(held + noise, edges, 16.0, 0.001) > edges[19] for noise in noises)
+    wide = sum(best_reach(held + noise, edges, 16.0, 0.001, clips=True)[0] > edges[19] for noise in noises)
     assert wide <= 3
 
 
+def test_noise_alone_does_not_make_the_ball_of_a_core_wide():
+    """74 bins, of which the upper 36 are empty: a bar of three deviations would be passed by 1 noise in 12."""
+    edges, rng = np.sqrt(histogram_radii(10**8)), np.random.default_rng(17)
+    held = np.zeros(len(edges) + 1, np.int64)
+    held[20:38] = 40, 60, 90, 140, 200, 300, 420, 560, 700, 760, 700, 560, 420, 300, 200, 140, 90, 60
+    found = [
+        best_reach(held + noise, edges, 100.0, 0.001, clips=False)[0] / edges[37]
+        for noise in np.rint(rng.normal(0, 10, (1500, len(held)))).astype(np.int64)
+    ]
+    assert sum(each > 1.5 for each in found) <= 1
+    assert np.quantile(found, 0.05) > 0.8  # and no point is lost that stands out
+
+
+def test_a_little_more_noise_moves_the_radius_a_little():
+    """Two groups of points, one of them few and far: as noise grows the ball shrinks, without a jump by a bin."""
+    edges = np.sqrt(histogram_radii(10**8))
+    held = np.zeros(len(edges) + 1, np.int64)
+    held[20:60] = np.rint(2000 * 0.85 ** np.arange(40))
+    found = [best_reach(held, edges, 20.0, unit, clips=False)[0] for unit in np.geomspace(1e-4, 0.3, 60)]
+    assert found == sorted(found, reverse=True)
+    assert max(found) > 3 * min(found)
+    assert min(b / a for a, b in itertools.pairwise(found)) > 0.9
+
+
 def test_the_tail_is_counted_to_its_end():
-    edges = 100.0 * 1.08 ** np.arange(7)
-    bins = np.array([500, 90, 80, 70, 60, 50, 40, 3])
-    assert tail_count(bins, edges, float(edges[2]), 4.0, 3) == 70 + 60 + 50 + 40
-    assert tail_count(bins, edges, float(edges[-1]), 4.0, 3) == 0
+    """Bins beyond the one that holds the radius, up to the last one that stands out; of everybody all of them."""
+    for clips, noise in ((False, 0), (True, 4)):
+        mechanism = RecentredMean(LOSS, 1000**2, 1, 2000, clips=clips)
+        edges = mechanism._edges
+        bins = np.zeros(len(edges) + 1, np.int64)
+        near, far = (5, 12) if clips else (15, 40)
+        bins[near - 4 : near + 1], bins[far : far + 3], bins[far + 7 : far + 11] = 300, 40, (6, -5, 7, -4)
+        reach, tail = mechanism._read(bins, 9.0, 0.2)
+        assert edges[near] < reach < edges[far - 1]
+        assert tail == 120 + noise
 
 
 SKEWED = np.random.default_rng(4).lognormal(0.0, 1.0, (3000, 2))
@@ -117,7 +150,7 @@ def test_the_mean_of_everybody_is_near_where_that_of_the_core_is_not():
 def test_normal_data_lose_little():
     rows = np.random.default_rng(5).normal(20, 1, (3000, 2))
     sigma = [np.hypot(*errors(rows, 3, outliers=way)[1][0].sigma) for way in (0.0, "clip")]
-    assert sigma[1] < 1.35 * sigma[0]
+    assert sigma[1] < 1.4 * sigma[0]
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_an_accepted_average_can_be_drawn_for_every_size(radius, rho_nano):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rho", [None, 1e-8, 1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("rho", [None, 1e-8, 1e-4])
 @pytest.mark.parametrize("name", CHEAP)
 def test_no_draw_raises(name, rho):
     release = CHEAP[name][0] if rho is None else {**CHEAP[name][0], "rho": rho}
@@ -98,7 +98,7 @@ def test_no_draw_raises(name, rho):
         counter = mechanism.counter(2, 1, Noise(SeededEntropy(0)))
         if len(points):
             counter.add(0, points)
-        for signs in ([1], [-1], [1, -1], [-1, -1, 1], [1, 1, 1, -1]):
+        for signs in ([1], [-1], [-1, -1, 1]):
             outcome = mechanism.release(counter.view([0]), Paid(), Extreme(signs))
             later = mechanism.after(outcome.track)
             if later is not mechanism:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from support.helpers import sample
 
+import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy
-from fcstream.releases.intervals import count_half_width, interval_of
+from fcstream.releases.intervals import count_half_width, interval_of, parts_with_intervals
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
 
@@ -89,3 +90,55 @@ def test_releases_without_sigma_or_value_have_none_and_lines_are_read_back():
             told = json.loads(found.to_bytes())
             assert ("interval" in told) == (is_there and found.value is not None)
             assert Release.from_bytes(found.to_bytes()) == found
+
+
+def test_parts_with_a_sigma_have_one_too():
+    wide = 1.96
+    parts = {
+        "mean": [1.0, 2.0],
+        "mean_sigma": [1.0, 0.5],
+        "correlations": [[1.0, None], [None, 1.0]],
+        "correlation_sigma": [[0.0, None], [None, 0.0]],
+        "coefficients": {"a": 3.0},
+        "coefficient_sigma": {"a": 1.0},
+        "covariances": [[[4.0]], [[5.0]]],
+        "covariance_sigma": [[[1.0]], None],
+        "tail_share": 0.1,
+    }
+    found = parts_with_intervals("covariance", parts)
+    assert {name: found.pop(name) for name in list(found) if name.endswith("_interval")} == {
+        "mean_interval": [[1 - wide, 1 + wide], [2 - wide / 2, 2 + wide / 2]],
+        "correlation_interval": [[[1.0, 1.0], None], [None, [1.0, 1.0]]],
+        "coefficient_interval": {"a": [3 - wide, 3 + wide]},
+        "covariance_interval": [[[[4 - wide, 4 + wide]]], None],
+    }
+    assert found == parts
+    assert parts_with_intervals("mean", {"tail_share": 0.1}) == {"tail_share": 0.1}
+    assert parts_with_intervals("covariance", {"coefficients": None, "coefficient_sigma": None}) == {
+        "coefficients": None,
+        "coefficient_sigma": None,
+    }
+    assert parts_with_intervals("mean", None) is None
+
+
+def test_totals_have_one_of_their_last_window():
+    engine = Engine(sample(release={**BARE, "kind": "total", "epoch": "1m", "rho": 0.1}), noise=Noise(SeededEntropy(1)))
+    engine.push(np.zeros(300), np.tile([20.0, 50.0], (300, 1)))
+    (found, *_) = engine.close()
+    window = found.parts["window"]
+    assert window["interval"] == interval_of("total", window["value"], window["sigma"])
+    assert len(window["interval"]) == len(window["value"]) == 1
+    assert Release.from_bytes(found.to_bytes()) == found
+
+
+def test_answers_about_arrays_have_them():
+    rows = np.random.default_rng(1).multivariate_normal([20, 50], [[4, 3], [3, 9]], size=5000)
+    told = {"rho": 1, "size_hint": 5000, "step": 1e-3, "bounds": (-1000, 1000), "noise": Noise(SeededEntropy(1))}
+    answer = fcstream.private_covariance(rows, target=1, **told)
+    assert answer.interval == interval_of("covariance", answer.value, answer.sigma)
+    (low, high), (sigma, *_) = answer.parts["mean_interval"][0], answer.parts["mean_sigma"]
+    assert low < answer.parts["mean"][0] < high
+    assert high - low == pytest.approx(2 * 1.96 * sigma)
+    low, high = answer.parts["coefficient_interval"]["x0"]
+    assert low < answer.parts["coefficients"]["x0"] < high
+    assert len(answer.parts["correlation_interval"]) == 2

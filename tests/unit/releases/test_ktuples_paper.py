@@ -26,6 +26,8 @@ from fcstream.releases.clusters.pipeline import chance_by_agreement, chance_of
 from fcstream.releases.floors import laplace_tail
 from fcstream.stream.lattice import Lattice
 
+pytestmark = pytest.mark.usefixtures("one_start")
+
 LOSS = PrivacyLoss.charge(4, 1e-8)
 TEST = LaplaceTest(60, 3, 9.0, 6.0)
 

@@ -25,6 +25,8 @@ from fcstream.releases.clusters.tuples import GAMMA, TOLERANCE, MatchCheck, frie
 from fcstream.releases.diameter_search import strangers_per_point
 from fcstream.stream.lattice import Lattice
 
+pytestmark = pytest.mark.usefixtures("one_start")
+
 FORMS = {
     "friendly": {"method": "friendly"},
     "public radius": {"method": "friendly", "radius": 0.04},

@@ -11,13 +11,17 @@ from support.windows import charge_for, everyone, view_of
 import fcstream
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
+from fcstream.cores.filters import ZCDPFilter, smallest_rho
 from fcstream.errors import ConfigError
 from fcstream.ledgers import WindowKey
 from fcstream.ledgers.base import Charge
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
-from fcstream.releases.base import Track
+from fcstream.releases.base import Spread, Track
+from fcstream.releases.core_stage import coin_noise, core_law
 from fcstream.releases.means.mean import BallMean, FriendlyMean, RecentredMean
+from fcstream.releases.means.shares import CORE_MARGINS, bin_noise, divide_for_exact_core, predicted_noise
+from fcstream.releases.means.spread_histogram import supposed_deviation
 from fcstream.releases.means.tracking import TrackingMean
 from fcstream.releases.statistics.count import NoisyCount
 from fcstream.stream.lattice import Lattice, sqrt_up
@@ -434,11 +438,14 @@ def test_the_gate_hardly_stops_what_could_release():
     assert mechanism.least_count > 0.3 * edge  # and an empty window nearly always is
 
 
-@pytest.mark.parametrize("rho", [1e-9, 7e-8, 1.5e-7])
-def test_a_budget_that_cannot_be_divided_is_refused_before_it_is_charged(rho):
-    for make in (FriendlyMean, RecentredMean):
-        with pytest.raises(ConfigError, match=r"^release\.rho"):
-            make(PrivacyLoss.charge(rho, 1e-9), 100, 2, 500)
+@pytest.mark.parametrize(
+    ("make", "rho"),
+    [(make, rho) for make in (FriendlyMean, RecentredMean) for rho in (1e-9, 1.3e-8)]
+    + [(RecentredMean, rho) for rho in (7e-8, 1.5e-7)],
+)
+def test_a_budget_that_cannot_be_divided_is_refused_before_it_is_charged(make, rho):
+    with pytest.raises(ConfigError, match=r"^release\.rho"):
+        make(PrivacyLoss.charge(rho, 1e-9), 100, 2, 500)
     with pytest.raises(ConfigError, match=r"^release\.rho"):
         BallMean(PrivacyLoss(3), (0,) * 9, 100)
 
@@ -451,3 +458,44 @@ def test_forecasts_stand_sizes_that_noise_may_take_to_nothing(delta):
             mechanism = make(PrivacyLoss.charge(rho, delta), 100, 2, 20)
             assert all(0 <= mechanism.forecast(n).probability <= 1 for n in range(60))
             assert mechanism.least_count < 20
+
+
+@pytest.mark.parametrize(("size", "rho", "margin"), [(2000, 0.1, 3.0), (20_000, 0.1, 4.0), (20_000, 1.0, 5.0)])
+def test_a_cores_margin_is_the_one_with_the_least_predicted_error(size, rho, margin):
+    """Each margin in turn, with a division of its own, and the noise that the core's coins have by its law."""
+    loss, radius, d = PrivacyLoss.charge(rho, 1e-9), 8000, 8
+    guess, aim = Spread.public(radius / 2, d), bin_noise(d)
+    known = loss, 0.0, radius**2, d, size, guess, aim
+    errors = {}
+    for each in CORE_MARGINS:
+        shares = divide_for_exact_core(*known, (each,))
+        assert shares.core + shares.center + shares.histogram + shares.middle + shares.final == loss.rho_nano
+        center = FriendlyAverage(PrivacyLoss(shares.center, loss.delta_femto // 2), radius**2, size)
+        law = core_law(ZCDPFilter(PrivacyLoss(shares.core, loss.delta_femto // 2)), size)
+        noise = predicted_noise(shares, center, guess, d, size)
+        errors[each] = math.hypot(noise, guess.across / 3 * coin_noise(law))
+    chosen = divide_for_exact_core(*known)
+    assert chosen == divide_for_exact_core(*known, (margin,))
+    assert errors[margin] < 1.005 * min(errors.values())
+    assert errors[margin] == errors[3.0] or errors[margin] < 0.98 * errors[3.0]
+
+
+@pytest.mark.parametrize(("size", "rho", "margin"), [(2000, 0.1, 3.0), (2000, 1.0, 3.5), (20_000, 1.0, 4.5)])
+def test_a_friendly_core_gets_what_its_points_need(size, rho, margin):
+    """Each margin in turn, by the law of the core; a tenth is too little for the first, too much for the last."""
+    loss, radius, d = PrivacyLoss.charge(rho, 1e-9), 8000, 8
+    errors = {}
+    for each in CORE_MARGINS:
+        core = PrivacyLoss(
+            smallest_rho(size, PrivacyLoss(0, loss.delta_femto // 2), each, 6 * loss.rho_nano // 10),
+            loss.delta_femto // 2,
+        )
+        average = FriendlyAverage(loss - core, radius**2, size)
+        noise = average.sigma(size - average.offset, d)
+        coins = supposed_deviation(radius, d) * coin_noise(core_law(ZCDPFilter(core), size))
+        errors[each] = math.hypot(noise, coins), core
+    mechanism = FriendlyMean(loss, radius**2, d, size)
+    assert mechanism.core.loss == errors[margin][1]
+    assert mechanism.core.loss.rho_nano + mechanism.average.loss.rho_nano == loss.rho_nano
+    assert errors[margin][0] < 1.005 * min(errors.values())[0]
+    assert mechanism.forecast(size).probability > 0.99

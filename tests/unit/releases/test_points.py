@@ -21,7 +21,7 @@ from fcstream.synthetic.cells import FINE
 from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
-POINTS = {**BARE, "kind": "points", "rho": 1.0}
+POINTS = {**BARE, "kind": "points", "method": "cells", "rho": 1.0}
 ONE = {"end": "1970-01-01T00:00:10Z"}
 BALL = {**POINTS, "set": "ball", "center": [20.0, 50.0], "radius": 5.0}
 SIMPLEX = [{"name": name, "min": 0.0, "max": 1.0} for name in "abc"]

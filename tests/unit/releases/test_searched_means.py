@@ -461,3 +461,26 @@ def test_audit_of_a_search_in_a_sample(factor):
         of.append(np.array(rows, float))
     assert factor < 1 or 0.05 < of[0].mean() < 0.95
     assert (epsilon_lower_bound(*of, 1e-3) < epsilon_tight(0.5, 1e-3)) == (factor == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("outliers", "said"),
+    [("clip", "the mean is that of all records: those outside of a ball"), (0.1, "of a long tail the outer records")],
+)
+def test_a_plan_says_which_mean_it_is(outliers, said):
+    release = {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": 3000, "spread": None}
+    notes = plan(Config.from_mapping(sample(release={**release, "outliers": outliers}))).notes
+    assert sum(note.startswith(said) for note in notes) == 1
+
+
+def test_a_search_that_clips_is_nearer_to_the_mean_of_tails_on_both_sides():
+    off = {"clip": [], 0.0: []}
+    for seed in range(8):
+        rows = np.random.default_rng(seed).standard_t(2, (2000, 2))
+        for outliers, errors in off.items():
+            found = fcstream.private_mean(
+                rows, radius="search", radius_min=1.0, radius_max=1e4, rho=1, delta=1e-8, size_hint=2000, step=1e-3,
+                bounds=(-2e6, 2e6), outliers=outliers, noise=Noise(SeededEntropy(seed)),
+            )  # fmt: skip
+            errors.append(float(np.linalg.norm(found.value - rows.mean(axis=0))))
+    assert np.median(off["clip"]) < 0.8 * np.median(off[0.0])

@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.windows import charge_for, view_of
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.means.mean import RecentredMean
-from fcstream.releases.means.spread_histogram import last_full, least_distance
+from fcstream.releases.means.spread_histogram import best_reach, least_distance
 
 WINDOWS = 60
 
@@ -49,25 +47,11 @@ def test_sigma_of_many_features_is_right_too(dimension, radius):
     assert 0.7 < np.sqrt(np.mean(found**2)) < 1.25  # and no larger than need be
 
 
-def full_naive(counts, deviation):
-    least, last = max(1, sum(counts)) / 10, 0
-    for b in range(1, len(counts)):
-        if sum(counts[b:]) > 3 * deviation * math.sqrt(len(counts) - b):
-            last = b
-        for end in range(b + 1, len(counts) + 1):
-            if sum(counts[b:end]) > max(4 * deviation * math.sqrt(end - b), least):
-                last = b
-    return last
-
-
-@given(st.lists(st.integers(-40, 60), min_size=1, max_size=15), st.floats(0.5, 30))
-def test_the_last_full_bin_equals_the_naive_twin(counts, deviation):
-    assert last_full(counts, deviation) == full_naive(counts, deviation)
-
-
 def test_neighboring_bins_stand_out_where_all_above_them_together_do_not():
-    assert last_full([200, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 1
-    assert last_full([2000, 30, 25, -9, 4, -6, 3, -2, 5, -8], 8.0) == 0  # too few to matter
+    edges = 10.0 * 1.08 ** np.arange(11)
+    bins = np.array([200, 36, 33, 30, -9, 4, -6, 3, -2, 5, -8, -12])
+    assert best_reach(bins, edges, 64.0, 1e-6, clips=False)[1] == 2
+    assert best_reach(bins // np.array([1, 2, 2, 2, *[1] * 8]), edges, 64.0, 1e-6, clips=False)[1] == 0
 
 
 @pytest.mark.parametrize("dimension", [1, 4, 30])

@@ -385,7 +385,7 @@ def test_kill_9_leaves_nothing_or_the_same_table(tmp_path):
     run_job(at(tmp_path / "warm"))
     status, calls = in_child(at(tmp_path / "whole"), None)
     assert status == 0
-    for burn_at in range(1, int(calls) + 1, 2):
+    for burn_at in range(1, int(calls) + 1, 3):
         folder = tmp_path / f"burnt{burn_at}"
         config = at(folder)
         status, _ = in_child(config, burn_at)

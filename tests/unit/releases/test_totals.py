@@ -18,8 +18,6 @@ from fcstream.releases.totals.memory import EpochMemory, WindowState
 from fcstream.releases.totals.sums import FeatureSums
 from fcstream.stream.lattice import Feature, Grid, Lattice
 
-pytestmark = pytest.mark.fast
-
 THETA = Fraction(4, 5)
 THETAS = st.sampled_from([Fraction(1), THETA, Fraction(3, 5), Fraction(1, 3)])
 HALF = 500_000_000

@@ -109,7 +109,7 @@ def test_cells_of_an_array_are_those_of_a_window():
     ("changes", "message"),
     [
         ({"rows": 0}, "rows: must be in"),
-        ({"method": "cell"}, "method: must be 'tree' or 'cells'"),
+        ({"method": "cell"}, "method: must be 'auto', 'tree' or 'cells'"),
         ({"names": ["a"]}, "names: must name 2 columns"),
         ({"rho": 0.0}, "rho"),
         ({"bounds": (1, 1)}, "bounds: must be finite"),

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from fcstream.runtime.garbage import without_garbage_collection
+from fcstream.runtime.garbage import paused_garbage_collection, without_garbage_collection
 
 
 def test_it_is_as_before_afterwards():
@@ -44,3 +44,27 @@ def test_new_garbage_is_found():
     with without_garbage_collection():
         Cycle()
         assert gc.collect() >= 1
+
+
+def test_a_pause_ends_with_the_last_one():
+    first, second = paused_garbage_collection(), paused_garbage_collection()
+    first.__enter__()
+    second.__enter__()
+    assert not gc.isenabled()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+    with pytest.raises(KeyError), paused_garbage_collection():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_who_collects_by_hand_goes_on_to_do_so():
+    gc.disable()
+    try:
+        with paused_garbage_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

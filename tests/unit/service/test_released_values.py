@@ -53,7 +53,9 @@ def test_released_numbers_are_gauges_if_asked_for():
 
 def test_counters_are_told_as_json(tmp_path):
     (tmp_path / "c.toml").write_text(
-        counting_job(0, source={"url": "stdin:", "spool": "spool"}, window={"clock": "wall", "start": "now"})
+        counting_job(
+            0, source={"url": "stdin:", "spool": "spool"}, window={"clock": "wall", "start": "now", "backlog": None}
+        )
     )
     done = subprocess.run(
         [sys.executable, "-m", "fcstream", "run", "--json", "c.toml"],

@@ -222,6 +222,7 @@ def test_marginals_stay_below_their_claim_and_weak_noise_is_caught():
     assert epsilon_lower_bound(told(50, 0, "0.1"), told(51, 10**6, "0.1"), delta) > claim
 
 
+@pytest.mark.slow
 def test_sums_of_three_stay_below_their_claim_and_weak_noise_is_caught(monkeypatch):
     """What the release adds for triples of columns with levels, whose products are 8 for one record."""
     from support.audits import epsilon_lower_bound

@@ -114,3 +114,31 @@ def test_raked_parts_have_the_means_that_are_wanted():
     assert weights @ raked == pytest.approx(wanted, abs=2e-3)
     assert raked[0, 0] == 0
     assert consistent(codes, raked) == pytest.approx(raked, abs=1e-9)
+
+
+def test_a_step_of_the_fit_equals_the_plain_formulas_to_the_last_bit():
+    random, short = np.random.default_rng(4), np.float32
+    for parts, bits, is_bounded in ((1, 1, True), (37, 5, False), (64, 33, True)):
+        points, slope, more, first, second = random.normal(0.5, 0.4, (5, parts, bits)).astype(short)
+        second = np.abs(second)
+        weights, pull, shifts = (random.random(size).astype(short) for size in (parts, bits, bits))
+        owners = np.sort(random.integers(0, 3, parts))
+        excess, own = random.normal(size=(3, bits)).astype(short), weights[:, None]
+        numbers, mass, held, sums = *np.zeros((3, parts, bits), short), np.empty(bits, short)
+        kernels.weigh(points, weights, shifts, numbers, mass, held, sums)
+        assert (numbers == 2 * points - shifts).all()
+        assert (mass == own * (2 * points - shifts)).all()
+        assert (held == own * points).all()
+        assert (sums == mass.sum(axis=0)).all()
+        down = (slope + pull) * (2 * own) + more + own * short(7) * excess[owners]
+        expected_first = 0.9 * first + 0.1 * down
+        expected_second = 0.99 * second + 0.01 * down**2
+        size = short(0.02) / (np.sqrt(expected_second / short(0.3)) + short(1e-12))
+        expected = points - size * expected_first / short(0.2)
+        decays = np.array([0.2, 0.3], short)
+        kernels.fit_step(
+            points, weights, owners, slope, pull, more, excess, short(7), first, second, short(0.02), decays, is_bounded
+        )
+        assert (first == expected_first).all()
+        assert (second == expected_second).all()
+        assert (points == (np.clip(expected, 0, 1) if is_bounded else expected)).all()

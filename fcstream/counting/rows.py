@@ -1,0 +1,81 @@
+"""Rows of an array as lattice points, which are made some at a time and never kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..stream.lattice import Grid
+
+_LANES = 32
+_TILES = 16  # at a time: they stay in the processor's caches
+
+
+def rows_inside(rows: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    """Return the rows (n, d) that are finite and within the public ranges; the array itself if all are.
+
+    Privacy
+    -------
+    Each row is judged by itself.
+
+    Source
+    ------
+    Specification 2.1.
+    """
+    from .._kernels import rows as kernels
+
+    rows = np.require(rows, np.float64, ("C", "W"))  # compiled code has a version for each kind of array
+    low, high = np.array([(feature.minimum, feature.maximum) for feature in grid.features], np.float64).T.copy()
+    inside = np.empty(len(rows), np.bool_)
+    return rows if kernels.mark_inside(rows, low, high, inside) == len(rows) else rows[inside]
+
+
+class RowsView:
+    """A window of all rows of an array, for mechanisms that read points some at a time.
+
+    Parameters
+    ----------
+    rows : float64 (n, d)
+        What `rows_inside` returned.
+    grid : Grid
+        Without transforms.
+
+    Privacy
+    -------
+    NOT private: what a mechanism reads. Points are those of `Grid.points`.
+
+    Source
+    ------
+    Specification 2.1.
+    """
+
+    def __init__(self, rows: NDArray[np.float64], grid: Grid) -> None:
+        self._rows = rows
+        self._grid = grid
+
+    @property
+    def size(self) -> int:
+        return len(self._rows)
+
+    @property
+    def dimension(self) -> int:
+        return self._grid.dimension
+
+    def in_tiles(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """Yield tiles (t, d, LANES), in memory that the next step uses again, and their lanes that hold points."""
+        from .._kernels import rows as kernels
+
+        origins = np.array([feature.origin for feature in self._grid.features], np.float64)
+        scales = np.array([feature.scale for feature in self._grid.features], np.float64)
+        tiles, lanes = np.empty((_TILES, self.dimension, _LANES)), np.arange(_TILES * _LANES)
+        for first in range(0, len(self._rows), _TILES * _LANES):
+            part = self._rows[first : first + _TILES * _LANES]
+            some = tiles[: -(-len(part) // _LANES)]
+            kernels.encode(part, origins, scales, self._grid.lattice.step, some)
+            yield some, lanes[: len(part)]
+
+    def points_at(self, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Copy the points (m, d) of some rows, by their numbers (m,)."""
+        return self._grid.points(self._rows[wanted])
