@@ -27,7 +27,7 @@ def check(config: str, source: str | None, lines: int, as_json: bool) -> None:
     """Say how many of the first lines of a file CONFIG can use, and why it cannot use others.
 
     Nothing is charged, released or written. The counts are exact: they are for whoever may see the records. Exit code 2
-    if none of the lines can be used.
+    if there are lines and none of them can be used; a file without records is 0.
     """
     from ..service.checking import check_lines
 

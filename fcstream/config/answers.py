@@ -42,14 +42,15 @@ def answers_of(config: Sections, grid: Grid, schedule: Schedule) -> Answers:
 
 @contextmanager
 def naming(options: Options, releases: Sequence[Options]) -> Iterator[None]:
-    """Add to errors, if there are several answers, which one they are about: ``release[NAME].rho``."""
+    """Say in errors, if there are several answers, which one they are about: ``release[NAME].rho``."""
     try:
         yield
     except ConfigError as error:
-        if len(releases) == 1 or not error.key.startswith("release"):
+        if len(releases) == 1:
             raise
-        which = options.name or releases.index(options)
-        raise type(error)(error.message, f"release[{which}]{error.key.removeprefix('release')}") from None
+        own = f"release[{options.name or releases.index(options)}]"
+        key = own + error.key.removeprefix("release") if error.key.startswith("release") else error.key
+        raise type(error)(error.message.replace("`release.", f"`{own}."), key) from None
 
 
 def _check_names(releases: Sequence[Options]) -> None:

@@ -259,8 +259,11 @@ def _written(place: FieldPath | EnvelopeField) -> str:
 
 
 def parse_iso8601(text: str) -> int:
-    """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T."""
-    moment = datetime.fromisoformat(text.strip())
+    """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T.
+
+    As in RFC 3339, letters may be small.
+    """
+    moment = datetime.fromisoformat(text.strip().upper())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND

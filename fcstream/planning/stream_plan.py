@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -228,8 +229,7 @@ class StreamPlan:
         """Describe how often windows release, as far as public numbers show, and with how much noise."""
         points = points_of(self.unit)
         at = f" of {self.size_hint} {points}" if self.size_hint else ""
-        noise = ", ".join(f"{name} {_noise(value)}" for name, value in self.sigma.items())
-        noise = f"noise (standard deviation){'' if self.size_hint else f' at {USUAL_SIZE} {points}'}: {noise}"
+        noise = _noise(self.sigma, "" if self.size_hint else f" at {USUAL_SIZE} {points}")
         if self.chance:
             return [f"a window{at} releases {self.chance}", noise]
         if self.probability is None:
@@ -289,8 +289,12 @@ def points_of(unit: str) -> str:
     return "users" if unit == "user" else "records"
 
 
-def _noise(value: float) -> str:
-    return "that only the data tell" if math.isnan(value) else short(value)
+def _noise(sigma: Mapping[str, float], at: str) -> str:
+    """Describe the noise of the parts of a value, of which nan stands for what depends on the records."""
+    known = ", ".join(f"{name} {short(value)}" for name, value in sigma.items() if not math.isnan(value))
+    unknown = ", ".join(name for name, value in sigma.items() if math.isnan(value))
+    told = [f"noise (standard deviation){at}: {known}"] if known else []
+    return "; ".join([*told, f"only the data tell the noise of {unknown}"] if unknown else told)
 
 
 def short(value: float) -> str:

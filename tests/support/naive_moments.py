@@ -141,7 +141,7 @@ def release(rows: list[list[int]], mechanism, noise: Noise):
     ]
     weights = [2 ** ((last - k) // math.ceil((last + 1) / 40)) for k in range(last + 1)]
     chosen = noise.exponential_choice(np.array(weights), np.array(costs), mechanism.radius_rate)
-    radius_squared, shift = mechanism.ladder[chosen], 0
+    radius_squared, shift = min(mechanism.ladder[chosen] * (d + 1) // d, mechanism.ladder[-1]), 0
     while True:
         limit = radius_squared >> (2 * shift)
         if limit < 2**38 and variance(limit**2, "moments") <= 2**80:

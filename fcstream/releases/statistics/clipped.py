@@ -18,7 +18,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
 from ..averages import Start, _no_stages, chi_quantile, gaussian_variance
-from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, percent
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..options import BuildContext, Options
@@ -348,7 +348,7 @@ class ClippedCovariance(MechanismBase):
         return noisy_sums, _noisy_products(products, self.variance(limit), noise), limit, beyond
 
     def _radius(self, norms: NDArray[np.float64], noise: Noise) -> int:
-        """Draw a rung of the ladder near the quantile of the squared norms (n,)."""
+        """Draw a rung of the ladder near the quantile of the squared norms (n,), and return the squared radius."""
         from ..._kernels import moments
 
         rungs = np.array(self.ladder, np.float64)
@@ -362,7 +362,16 @@ class ClippedCovariance(MechanismBase):
         above = len(norms) - below - counts
         paid = missing_ranks(below, above, len(norms), self.radius_level)
         chosen = noise.exponential_choice(self.weights, paid, self.radius_rate)
-        return int(self.ladder[chosen])
+        return min(math.floor(self.ladder[chosen] * self.widening), self.ladder[-1])
+
+    @property
+    def widening(self) -> Fraction:
+        """The ball's squared radius, divided by the quantile that is drawn.
+
+        A quantile that can be drawn leaves out so many records that variances would be several of their sigmas too
+        small, the more so the fewer features share what clipping takes.
+        """
+        return 1 + Fraction(1, len(self.columns))
 
     def shift(self, radius_squared: int, rho_nano: int) -> int:
         """Return the s of the units 2**s in which a clipped record is short enough, and noise can be drawn."""
@@ -463,7 +472,20 @@ class ClippedCovariance(MechanismBase):
 
     def correlation_sigma(self, size: int) -> float:
         """Return the deviation of the noise of a correlation of `size` normal records with equal scales."""
-        return self._sigma_within(chi_quantile(len(self.columns), float(self.radius_level)), size)
+        return self._sigma_within(self._normal_reach, size)
+
+    @property
+    def _normal_reach(self) -> float:
+        """Radius of the ball of normal records, in deviations of a feature."""
+        return chi_quantile(len(self.columns), float(self.radius_level)) * math.sqrt(self.widening)
+
+    @property
+    def clipped_away(self) -> float:
+        """Which part of variances and covariances clipping takes from normal records with equal scales."""
+        from scipy.special import gammaincc
+
+        half, limit = len(self.columns) / 2, self._normal_reach**2 / 2  # of the squared norm
+        return float(gammaincc(half + 1, limit) - limit / half * gammaincc(half, limit))
 
     def _sigma_within(self, reach: float, size: int) -> float:
         """Return that deviation for a ball of so many deviations of a feature."""
@@ -482,9 +504,11 @@ class ClippedCovariance(MechanismBase):
         how = "scales are learned" if self.learns else "scales are those declared"
         if "first" in self.shares:
             how = f"{FIRST}% of rho finds how features vary together, so that all directions get their share of noise"
+        nearest, taken = f"{100 * float(self.radius_level):g}%", percent(self.clipped_away)
         lines = (
-            f"{how}; records beyond the {100 * float(self.radius_level):g}% nearest are moved to the border of a ball, "
-            "which takes from the covariances of skewed data (`tail_share` tells how many)",
+            f"{how}; records far out are moved to the border of a ball that holds a little more than the {nearest} "
+            f"nearest, which takes some {taken} from variances and covariances of normal records, "
+            "and more with longer tails (`tail_share` tells how many were moved)",
             f"windows need about {self.least_count} records",
         )
         warnings: tuple[str, ...] = ()

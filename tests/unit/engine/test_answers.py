@@ -438,6 +438,14 @@ def test_a_bad_configuration_gets_one_sentence(release, stream, message):
     assert "\n" not in str(told.value)
 
 
+def test_a_remedy_names_the_answer_that_needs_it():
+    """It said `release.delta`, of which there were two."""
+    matrix = {"name": "both", "kind": "covariance", "rho": 100.0, "size_hint": 300}
+    wanted = configuration({"name": "all", **COUNT}, matrix, window={"max_records": 100})
+    with pytest.raises(ConfigError, match=r"^window\.max_records: needs `release\[both\]\.delta`, which pays"):
+        Config.from_mapping(wanted)
+
+
 def test_a_users_sum_needs_one_plain_number_and_a_range():
     def refused(message, **changes):
         config = configuration(

@@ -232,6 +232,15 @@ def test_a_plan_of_several_answers_tells_each_and_what_all_cost_together():
         plan(Config.from_mapping(config))
 
 
+def test_what_only_the_data_tell():
+    """It said "noise (standard deviation) at 1000 records: a that only the data tell"."""
+    release = {"kind": "mean", "method": "tracking", "rho": 0.25}
+    lines = plan(Config.from_mapping(sample(release={**PLAIN, **release}))).lines()
+    assert [line for line in lines if line.endswith("; only the data tell the noise of a, b")]
+    lines = plan(Config.from_mapping(sample(release={**PLAIN, "kind": "count"}))).lines()
+    assert not [line for line in lines if "only the data tell" in line]
+
+
 def test_what_is_protected_of_a_message():
     """Elements of a list are records where they cannot take each other with them; else the message is."""
 
