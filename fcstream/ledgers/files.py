@@ -46,6 +46,8 @@ class LedgerFile:
         Whether all streams of the file were found in its list of streams.
     guards : GuardFile
         Of all its streams.
+    sums : dict or None
+        What the rows of each stream add up to, since the last change; see `fcstream.ledgers.sqlite.sums`.
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
@@ -60,6 +62,7 @@ class LedgerFile:
         self.agreed: dict[str, object] = {}
         self.members: dict[str, dict[int, Any]] = {}
         self.is_listed = False
+        self.sums: dict[int, Any] | None = None
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
@@ -179,6 +182,7 @@ class LedgerFile:
         if number is None or number in self._waiting:
             for statement, rows in self._unwritten.items():
                 self.db.executemany(statement, rows.values())
+                self.sums = None
             self._forget_unwritten()
 
     def _forget_unwritten(self) -> None:
@@ -199,6 +203,7 @@ class LedgerFile:
         self.agreed.clear()
         self.members.clear()
         self.is_listed = False
+        self.sums = None
 
     def finish(self) -> None:
         """Clear up after a transaction that did not end: Ctrl-C can hit any line, also the one before a rollback."""
@@ -209,6 +214,7 @@ class LedgerFile:
 
     def _roll_back(self) -> None:
         self._forget_unwritten()
+        self.sums = None
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 

@@ -52,7 +52,8 @@ from ..groups import (
 )
 from ..rollback_guard import RollbackGuard
 from .opening import FoundStream, Opening
-from .tables import StreamTables, WindowRow, rows_of, settings_of, stream_numbers
+from .sums import WindowRow
+from .tables import StreamTables, rows_of, settings_of, stream_numbers
 
 _MANY = 125  # streams, of which each changes some eight pages from charge to acknowledgment
 _LOG_PAGES = 8
@@ -195,13 +196,13 @@ class SQLiteLedger:
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
         with self._locked() as tables:
-            row = next(tables.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None)
+            row = tables.last_sealed()
             return (WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) if row else None
 
     def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
-            rows = [*tables.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT ?", (count,))]
-            return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in rows[::-1]]
+            rows = sorted(tables.latest("seal", count), key=lambda row: row.open_ms)
+            return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.seq)) for row in rows]
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
         with self._locked() as tables:

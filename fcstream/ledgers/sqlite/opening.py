@@ -22,10 +22,9 @@ from ..terms_check import (
     tell_of_a_new_stream,
     tightened,
 )
-from .schema_1 import convert
+from .older_schemas import SCHEMA_VERSION, convert
 from .tables import TABLES, StreamTables, check_listed, stream_numbers
 
-SCHEMA_VERSION = 2
 _FILE = "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
@@ -63,8 +62,8 @@ class Opening:
             file.db.execute("INSERT INTO file VALUES ('schema', ?), ('log', 'closed')", (str(SCHEMA_VERSION),))
             file.db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        if self._version() == 1:
-            convert(file, path)
+        if (version := self._version()) < SCHEMA_VERSION:
+            convert(file, path, version)
             file.db.execute("UPDATE file SET value = ? WHERE key = 'schema'", (str(SCHEMA_VERSION),))
             file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._tables = check_listed(file, path)

@@ -34,6 +34,10 @@ from .ledger import SQLiteLedger
 
 _TRIES = 20
 _LONGEST_WAIT = 0.2  # seconds between two tries
+_BY_STREAM = (
+    "CREATE INDEX windows_by_stream ON windows (stream, open_ms, close_ms)",
+    "CREATE INDEX blocks_by_stream ON blocks (stream, block)",
+)
 _HEADER = 32  # bytes of a write-ahead log's header, salts and checksum among them
 
 
@@ -89,6 +93,9 @@ class Snapshot(SQLiteLedger):
         try:
             yield first
             copy = os.path.join(first._folder, "ledger.db")
+            if len(first.streams) > 1:  # rows of one time lie side by side: else each stream would read those of all
+                for statement in _BY_STREAM:
+                    first._file.db.execute(statement)
             for name in first.streams[1:]:
                 with _of_the_original(copy, path):
                     ledger = SQLiteLedger(copy, stream=name)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, starmap
 from math import inf
-from operator import lt
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged
@@ -24,6 +22,7 @@ from ..files import LedgerFile
 from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_caps, tightened
+from .sums import StreamSums, WindowRow, pane_of, sums_of
 
 TABLES = """
 CREATE TABLE streams (
@@ -32,15 +31,15 @@ CREATE TABLE streams (
 CREATE TABLE journal (
     stream INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, open_ms INTEGER NOT NULL,
     close_ms INTEGER NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, body BLOB NOT NULL,
-    chain BLOB NOT NULL, PRIMARY KEY (stream, seq));
+    chain BLOB NOT NULL, PRIMARY KEY (seq, stream));
 CREATE TABLE windows (
     stream INTEGER NOT NULL, open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL, state TEXT NOT NULL,
     draws INTEGER NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, sealed_seq INTEGER,
-    mark INTEGER NOT NULL, PRIMARY KEY (stream, open_ms, close_ms)) WITHOUT ROWID;
+    mark INTEGER NOT NULL, PRIMARY KEY (open_ms, close_ms, stream)) WITHOUT ROWID;
 CREATE INDEX unacknowledged ON windows (stream, sealed_seq) WHERE state = 'sealed';
 CREATE TABLE blocks (
     stream INTEGER NOT NULL, block TEXT NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL,
-    PRIMARY KEY (stream, block)) WITHOUT ROWID;
+    PRIMARY KEY (block, stream)) WITHOUT ROWID;
 CREATE TABLE users (
     stream INTEGER NOT NULL, bucket INTEGER NOT NULL, body BLOB NOT NULL, mark BLOB NOT NULL,
     PRIMARY KEY (stream, bucket)) WITHOUT ROWID;
@@ -51,12 +50,21 @@ CREATE TABLE states (
     stream INTEGER NOT NULL, answer TEXT NOT NULL, epoch_ms INTEGER NOT NULL, open_ms INTEGER NOT NULL,
     body BLOB NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (stream, answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
-_KEYS = {"blocks": "stream, block", "windows": "stream, open_ms, close_ms"}
 _FEW_WINDOWS = 1024  # that memory holds of one stream; and blocks
 _FEW = 64  # buckets that are read one by one
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows WHERE stream = ?"
 _BLOCK = "SELECT block, rho, delta, mark FROM blocks WHERE stream = ?"
-_ROW = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal WHERE stream = ?1"
+_COLUMNS = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM"
+_ROW = f"{_COLUMNS} journal WHERE stream = ?1"
+# A stream's rows are found one by one, by their numbers: between two of them lie those of other streams.
+_UP = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n + 1 FROM rows WHERE n < ?3) "
+_ROWS = f"{_UP}{_COLUMNS} rows CROSS JOIN journal ON seq = n AND stream = ?1"
+_DOWN = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n - 1 FROM rows WHERE n > 0) "
+_LATEST = f"{_DOWN}{_COLUMNS} rows CROSS JOIN journal ON seq = n AND stream = ?1 WHERE kind = ?3 LIMIT ?4"
+_NEWEST = (
+    "WITH RECURSIVE rows (n) AS (SELECT seq FROM journal WHERE seq = ?2 AND stream = ?1 UNION ALL "
+    "SELECT seq FROM rows CROSS JOIN journal ON seq = n + 1 AND stream = ?1) SELECT max(n) FROM rows"
+)
 _NEW_STREAM = "INSERT INTO streams VALUES (?, ?, 0, ?, ?)"
 _NEW_ROW = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NEW_WINDOW = "INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -70,34 +78,6 @@ _SET_HEAD = "UPDATE streams SET head = ?2 WHERE number = ?1"
 _NEW_SETTING = "INSERT INTO settings VALUES (?, ?, ?, ?)"
 _NEW_STATE = "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?)"
 _OLD_STATES = "DELETE FROM states WHERE stream = ? AND answer = ? AND epoch_ms < ?"
-
-
-class WindowRow(NamedTuple):
-    """Window state, as one row of the table `windows` holds it."""
-
-    open_ms: int
-    close_ms: int
-    state: str
-    draws: int
-    rho: int
-    delta: int
-    blocks: str
-    sealed_seq: int | None
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """Return the loss charged to the window, less refunds."""
-        return PrivacyLoss(self.rho, self.delta)
-
-    def after(self, state: str, loss: PrivacyLoss, sealed_seq: int | None) -> WindowRow:
-        """Return the row of the window in another state."""
-        opens, closes, _, draws, _, _, blocks, _ = self
-        return WindowRow(opens, closes, state, draws, loss.rho_nano, loss.delta_femto, blocks, sealed_seq)
-
-    @property
-    def state_of(self) -> hash_chain.State:
-        """Return all columns except the two that identify the window."""
-        return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
 
 
 @dataclass(slots=True)
@@ -148,9 +128,13 @@ class StreamTables:
         self.guard = RollbackGuard(file.guards, number)
         self._open_windows: dict[tuple[int, int], tuple[WindowRow, int]] = {}  # what was written, with its mark
         self._newest: tuple[float, float] = (inf, inf)  # no window opens later
+        self._sealed: tuple[WindowRow | None] | None = None  # the newest window with a release; None if nobody knows
         # Of blocks of panes, and of windows that have no release yet: what was written, with its mark.
         self._open_blocks: dict[str, tuple[PrivacyLoss, int]] = {}
         self._newest_pane: float = inf  # no pane opens later that was charged
+        self._seen = 0  # a row of the journal, from which the last one is looked for
+        self._most: PrivacyLoss | None = None  # of all blocks but these and the total; None if nobody knows
+        self._counted: set[str] = set()  # those of these blocks whose loss of before is in it
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
@@ -159,7 +143,7 @@ class StreamTables:
         """List the stream and write journal row 0, which holds the terms; a group's streams share one salt."""
         self.salt = salt or SystemEntropy().words(4).tobytes()
         self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
-        self._newest, self._newest_pane = (-inf, -inf), -inf
+        self._adopt_sums(StreamSums())
         self._file.write_later(_NEW_STREAM, (self.number,), (self.number, terms.stream, self.salt.hex(), ""))
         self._adopt(terms)
         self.save()
@@ -174,13 +158,12 @@ class StreamTables:
         salt, head = self._listed()
         self.salt = bytes.fromhex(salt)
         self._read_head(head)
-        first, start = self.head.terms_seq, self.head.seq - 1
-        query = f"{_ROW} AND seq IN (?2, ?3) UNION ALL {_ROW} AND seq >= ?4"
-        rows = {row[0]: (Row(*row[:-1]), row[-1]) for row in self.do(query, (first - 1, first, start))}
+        first, end = self.head.terms_seq, self.head.seq
+        wanted = first - 1, first, end - 1, end, end + 1
+        rows = {row[0]: (Row(*row[:-1]), row[-1]) for row in self.do(f"{_ROW} AND seq IN (?2, ?3, ?4, ?5, ?6)", wanted)}
         row, _ = self._follow(rows, first)
         self.terms = hash_chain.terms_of(self.path, row.body if row.kind == "terms" else b"")
         newest = max(rows)
-        newest = newest if newest > start else self.do("SELECT max(seq) FROM journal WHERE stream = ?").fetchone()[0]
         last, link = self._follow(rows, newest)
         if (last.seq, link) != (self.head.seq, self.head.chain) or str(self.head) != head:
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
@@ -200,6 +183,7 @@ class StreamTables:
         """Forget what memory holds of a transaction that was rolled back."""
         self._open_windows.clear()
         self._open_blocks.clear()
+        self._sealed = self._most = None
         self.read_head()
         self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users WHERE stream = ?")}
 
@@ -210,17 +194,11 @@ class StreamTables:
         ------
         LedgerDamaged
         """
-        total, waiting = 0, list[int]()
-        self._newest, self._newest_pane = (-inf, -inf), -inf
-        for row in self._marked("b", self.do(_BLOCK), "block"):
-            total += row[-1]
-            self._newest_pane = max(self._newest_pane, _pane_of(row[0]))
-        for row in self._marked("w", self.do(_WINDOW), "window"):
-            total += row[-1]
-            self._newest = max(self._newest, row[:2])
-            if row[2] == "sealed":
-                waiting.append(row[7])
-        total += sum(mark("s", *row) for row in self.settings().items())
+        sums = sums_of(self._file, self.path).get(self.number) or StreamSums()
+        if sums.damage:
+            raise LedgerDamaged(f"{self.path} is damaged: {sums.damage}")
+        self._adopt_sums(sums)
+        total = sums.marks + sum(mark("s", *row) for row in self.settings().items())
         if total & MASK != self.head.digest:
             raise LedgerDamaged(f"{self.path} is damaged: its tables disagree with the head at row {self.head.seq}")
         held = self.do("SELECT bucket, body, mark FROM users WHERE stream = ?").fetchall()
@@ -230,13 +208,19 @@ class StreamTables:
         # SQLite reads the sealed windows through a separate index, which may be damaged while the table is not.
         query = "SELECT sealed_seq FROM windows WHERE stream = ? AND state = 'sealed' ORDER BY sealed_seq"
         indexed = self.do(query).fetchall()
-        if [seq for (seq,) in indexed] != sorted(waiting):
+        if [seq for (seq,) in indexed] != sorted(sums.waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
         start = max(0, self.head.seq - hash_chain.TAIL)
         if start:
             self._linked(0)
         for _ in self.journal(start):
             pass
+
+    def _adopt_sums(self, sums: StreamSums) -> None:
+        """Keep in memory what the rows add up to."""
+        self._newest, self._newest_pane, self._sealed = sums.newest, sums.newest_pane, (sums.sealed,)
+        self._most = PrivacyLoss(sums.most_rho, sums.most_delta)
+        self._counted = set(self._open_blocks)
 
     def tighten(self, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
@@ -246,9 +230,10 @@ class StreamTables:
 
     def most_spent(self) -> PrivacyLoss:
         """Return a bound of what any block or user has spent: for users the cost of all windows together."""
+        sums = sums_of(self._file, self.path).get(self.number) or StreamSums()
         if self.terms.unit == "user":
-            return sum((window.loss for window in self.windows()), PrivacyLoss())
-        return self.max_spent_of_all()
+            return PrivacyLoss(sums.rho, sums.delta)
+        return PrivacyLoss(sums.most_rho, sums.most_delta)
 
     def adopt(self, terms: Terms) -> None:
         """Record new terms in the hash chain."""
@@ -274,7 +259,7 @@ class StreamTables:
     def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
         """Yield the journal rows from number `start` on with their links, checking that each follows from the last."""
         before = self.link_at(start - 1)
-        for *columns, chain in self.do(f"{_ROW} AND seq >= ?2 ORDER BY seq", (start,)):
+        for *columns, chain in self.do(_ROWS, (start, self.head.seq)):
             row = Row(*columns)
             before = hash_chain.link(before, row)
             if row.seq != start or before != chain:
@@ -286,7 +271,7 @@ class StreamTables:
 
     def plain_journal(self) -> Iterator[tuple[Row, bytes]]:
         """Yield all journal rows with their links, without checking them."""
-        for *columns, chain in self.do(f"{_ROW} ORDER BY seq"):
+        for *columns, chain in self.do(_ROWS, (0, self.head.seq)):
             yield Row(*columns), chain
 
     def body(self, seq: int) -> bytes:
@@ -336,16 +321,34 @@ class StreamTables:
         for row in self._marked("w", self.do(f"{_WINDOW} {which}", values), "window"):
             yield WindowRow(*row[:-1])
 
+    def last_sealed(self) -> WindowRow | None:
+        """Return the row of the newest window that has a release."""
+        if self._sealed is None:
+            self._sealed = (next(self.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None),)
+        return self._sealed[0]
+
+    def latest(self, kind: str, count: int) -> list[Row]:
+        """Return the last rows of one kind in the journal, at most so many, the last one first."""
+        return [Row(*columns) for *columns, _ in self.do(_LATEST, (self._newest_row(), kind, count))]
+
+    def _newest_row(self) -> int:
+        """Return the number of the journal's last row, which another ledger of this process may have written."""
+        for start in (self._seen, self.head.seq):
+            (found,) = self.do(_NEWEST, (start,)).fetchone()
+            if found is not None:
+                break
+        self._seen = int(found)
+        return self._seen
+
     def last_charged(self) -> WindowKey:
         """Return the window that was charged last; the journal must hold a charge."""
-        query = "SELECT open_ms, close_ms FROM journal WHERE stream = ? AND kind = 'charge' ORDER BY seq DESC LIMIT 1"
-        return WindowKey(*self.do(query).fetchone())
+        [row] = self.latest("charge", 1)
+        return WindowKey(row.open_ms, row.close_ms)
 
     def last_blocks(self) -> list[str] | None:
         """Return the blocks of the window that was charged last; None if none was charged."""
-        query = "SELECT blocks FROM journal WHERE stream = ? AND kind = 'charge' ORDER BY seq DESC LIMIT 1"
-        row = self.do(query).fetchone()
-        return None if row is None else str(row[0]).split(",")
+        rows = self.latest("charge", 1)
+        return rows[0].blocks.split(",") if rows else None
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
         marked, key = mark("w", *new), new[:2]
@@ -354,7 +357,11 @@ class StreamTables:
             self._open_windows[key] = new, marked
         if new.state == "sealed":
             for block in new.blocks.split(","):
-                self._open_blocks.pop(block, None)
+                self._settle(block)
+        if new.state != "charged" and self._sealed is not None:
+            newest = self._sealed[0]
+            if newest is None or newest.open_ms <= new.open_ms:
+                self._sealed = (new,)
         place, row = (self.number, *key), (self.number, *new, marked)
         if old is None:
             self._newest = max(self._newest, key)
@@ -375,7 +382,7 @@ class StreamTables:
         kept = self._open_blocks.get(block)
         if kept is not None:
             return kept[0]
-        if _pane_of(block) > self._newest_pane:
+        if pane_of(block) > self._newest_pane:
             return None
         waiting = self._file.unwritten(_SET_BLOCK, (self.number, block))
         if waiting is not None:
@@ -389,17 +396,28 @@ class StreamTables:
             yield row[0], row[1], row[2]
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
-        marked, pane = mark("b", block, *new.parts), _pane_of(block)
+        marked, pane = mark("b", block, *new.parts), pane_of(block)
         _, before = self._open_blocks.pop(block, (None, None))
         if old is None:
             self._newest_pane = max(self._newest_pane, pane)
         elif before is None:
             before = mark("b", block, *old.parts)
+            self._counted.add(block)
+        if block in self._counted and old is not None and not old.fits(new):
+            self._most = None  # it may have been this block's
         # Those of other units may be read by several ledgers of this process, where streams share filters.
-        if pane > -inf and len(self._open_blocks) < _FEW_WINDOWS:
-            self._open_blocks[block] = new, marked
+        self._open_blocks[block] = new, marked
+        if pane == -inf or len(self._open_blocks) > _FEW_WINDOWS:
+            self._settle(block)
         self._turn(before or 0, marked)
         self._file.write_later(_SET_BLOCK, (self.number, block), (self.number, block, *new.parts, marked))
+
+    def _settle(self, block: str) -> None:
+        """No longer hold a block's loss in memory by itself."""
+        spent, _ = self._open_blocks.pop(block, (None, None))
+        self._counted.discard(block)
+        if spent is not None and self._most is not None and block != TOTAL_BLOCK:
+            self._most = max_loss([self._most, spent])
 
     def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
         """Return the largest loss spent by any of these blocks, the block of the total excluded."""
@@ -407,8 +425,10 @@ class StreamTables:
 
     def max_spent_of_all(self) -> PrivacyLoss:
         """Return the largest loss spent by any block, the block of the total excluded."""
-        query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks WHERE stream = ? AND block != ?"
-        return PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone())
+        if self._most is None:
+            query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks WHERE stream = ? AND block != ?"
+            self._most, self._counted = PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone()), set(self._open_blocks)
+        return max_loss([self._most, *(spent for spent, _ in self._open_blocks.values())])
 
     def settings(self) -> dict[str, str]:
         query = "SELECT key, value, mark FROM settings WHERE stream = ?"
@@ -501,11 +521,6 @@ class StreamTables:
         return self._file.db.execute(query, (self.number, *values))
 
 
-def _pane_of(block: str) -> float:
-    """Return when the pane of a block opens; a block that is none of a pane counts as before all."""
-    return int(block) if block.lstrip("-").isdecimal() else -inf
-
-
 def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
     """Return the number, the name and the retired flag of every stream in a file."""
     return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
@@ -524,11 +539,10 @@ def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
     if file.is_listed:
         return {}
     listed, found = stream_numbers(file), dict[int, StreamTables]()
-    if [number for number, _, _ in listed] != list(range(1, len(listed) + 1)) or _numbers_in_journal(file) != len(
-        listed
-    ):
+    numbers = [number for number, _, _ in listed]
+    first = {number for (number,) in file.db.execute("SELECT stream FROM journal WHERE seq = 0")}
+    if numbers != list(range(1, len(listed) + 1)) or not first == set(numbers) >= sums_of(file, path).keys():
         raise LedgerDamaged(f"{path} is damaged: its list of streams disagrees with its tables")
-    _check_order(file, path)
     for number, name, retired in listed:
         tables = found[number] = StreamTables(file, path, number)
         tables.open()
@@ -536,28 +550,6 @@ def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
         tables.guard.check(tables.head.seq, tables.head.chain, tables.link_at)
     file.is_listed = True
     return found
-
-
-def _numbers_in_journal(file: LedgerFile) -> int:
-    """Return how many streams have journal rows."""
-    query = (
-        "WITH RECURSIVE found (stream) AS (SELECT min(stream) FROM journal UNION ALL "
-        "SELECT (SELECT min(stream) FROM journal WHERE stream > found.stream) FROM found WHERE stream IS NOT NULL) "
-        "SELECT count(stream) FROM found"
-    )
-    return int(file.db.execute(query).fetchone()[0])
-
-
-def _check_order(file: LedgerFile, path: str) -> None:
-    """Check that the keys of blocks and windows ascend, whichever stream they belong to.
-
-    SQLite searches a table by the order of its keys, so a row behind one that is out of order would not be found, and a
-    block that is not found would have a fresh budget.
-    """
-    for table, keys in _KEYS.items():
-        query = f"SELECT {keys} FROM {table} ORDER BY {keys}"
-        if not all(starmap(lt, pairwise(file.db.execute(query)))):
-            raise LedgerDamaged(f"{path} is damaged: rows are out of order in table {table}")
 
 
 def settings_of(file: LedgerFile, path: str, numbers: Iterable[int]) -> dict[str, str]:

@@ -117,7 +117,7 @@ def test_rows_out_of_order_are_found(tmp_path, table):
             db.execute(change, last)
 
     column = "block" if table == "blocks" else "open_ms"
-    plain, turned = (f"(stream, {column}{end}" for end in ("", " DESC"))
+    plain, turned = (f"KEY ({column}{end}" for end in ("", " DESC"))
     said((plain, turned))
     with contextlib.closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as db:
         rows = db.execute(f"SELECT * FROM {table}").fetchall()

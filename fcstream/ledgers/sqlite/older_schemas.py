@@ -1,20 +1,23 @@
-"""Brings a SQLite file of schema 1 to the schema of now.
+"""Brings a SQLite file of an earlier schema to the one of now.
 
-There each stream had tables of its own, with the columns of now but for the stream's number. The names of the second
-one's tables end in ``_2``, and so on.
+In schema 2 the rows of one stream lay side by side, in the same columns. In schema 1 each stream had tables of its own,
+without the column of its number; the names of the second one's tables end in ``_2``, and so on.
 """
 
 from __future__ import annotations
+
+import sqlite3
 
 from ...errors import LedgerDamaged
 from ..files import LedgerFile
 from .tables import TABLES
 
+SCHEMA_VERSION = 3
 _PARTS = ("journal", "windows", "blocks", "users", "settings", "states")
 
 
-def convert(file: LedgerFile, path: str) -> None:
-    """Move all rows of all streams into the tables that they share, as they are; the caller's transaction is open.
+def convert(file: LedgerFile, path: str, version: int) -> None:
+    """Move all rows of all streams into the tables of now, as they are; the caller's transaction is open.
 
     Rows are not looked at here: what was damaged is found by the checks that follow, of which none is left out.
 
@@ -22,7 +25,26 @@ def convert(file: LedgerFile, path: str) -> None:
     ------
     LedgerDamaged
     """
-    db = file.db
+    if version == 1:
+        _share_tables(file.db, path)
+    else:
+        _order_by_time(file.db)
+
+
+def _order_by_time(db: sqlite3.Connection) -> None:
+    """Move the rows of schema 2."""
+    db.execute("DROP INDEX unacknowledged")
+    parts = ("streams", *_PARTS)
+    for part in parts:
+        db.execute(f"ALTER TABLE {part} RENAME TO old_{part}")
+    _make_tables(db)
+    for part in parts:
+        db.execute(f"INSERT INTO {part} SELECT * FROM old_{part}")
+        db.execute(f"DROP TABLE old_{part}")
+
+
+def _share_tables(db: sqlite3.Connection, path: str) -> None:
+    """Move the rows of schema 1."""
     there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     listed = db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
     endings = ["" if place == 1 else f"_{place}" for place in range(1, len(listed) + 1)]
@@ -40,8 +62,7 @@ def convert(file: LedgerFile, path: str) -> None:
                 old = f"old_{part}_{number}"
                 db.execute(f"ALTER TABLE {part}{ending} RENAME TO {old}")
                 moved.append((number, part, old))
-    for statement in TABLES.split(";"):
-        db.execute(statement)
+    _make_tables(db)
     for number, stream, retired in listed:
         meta = dict(db.execute(f"SELECT key, value FROM old_meta_{number}"))
         for key in ("salt", "head"):
@@ -52,3 +73,8 @@ def convert(file: LedgerFile, path: str) -> None:
         if part != "meta":
             db.execute(f"INSERT INTO {part} SELECT {number}, * FROM {old}")
         db.execute(f"DROP TABLE {old}")
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    for statement in TABLES.split(";"):
+        db.execute(statement)

@@ -1,0 +1,153 @@
+"""Reads what the windows and blocks of every stream of a SQLite file add up to, in one pass over all rows.
+
+Rows of one time lie side by side, whichever stream they belong to, so that closing one window of many streams changes
+few pages. A pass for each stream would read the rows of all others too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+from ...accounting.losses import PrivacyLoss
+from ...errors import LedgerDamaged
+from .. import hash_chain
+from ..base import TOTAL_BLOCK
+from ..files import LedgerFile
+from ..hash_chain import mark
+
+
+class WindowRow(NamedTuple):
+    """Window state, as one row of the table `windows` holds it."""
+
+    open_ms: int
+    close_ms: int
+    state: str
+    draws: int
+    rho: int
+    delta: int
+    blocks: str
+    sealed_seq: int | None
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """Return the loss charged to the window, less refunds."""
+        return PrivacyLoss(self.rho, self.delta)
+
+    def after(self, state: str, loss: PrivacyLoss, sealed_seq: int | None) -> WindowRow:
+        """Return the row of the window in another state."""
+        opens, closes, _, draws, _, _, blocks, _ = self
+        return WindowRow(opens, closes, state, draws, loss.rho_nano, loss.delta_femto, blocks, sealed_seq)
+
+    @property
+    def state_of(self) -> hash_chain.State:
+        """Return all columns except the two that identify the window."""
+        return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
+
+
+@dataclass(slots=True)
+class StreamSums:
+    """What the rows of one stream's blocks and windows add up to.
+
+    Attributes
+    ----------
+    marks : int
+        Sum of the rows' marks.
+    most_rho, most_delta : int
+        The largest loss of any block, the block of the total excluded.
+    rho, delta : int
+        Loss of all windows together.
+    newest, newest_pane : tuple of float, float
+        No window, and no pane, opens later.
+    sealed : WindowRow or None
+        The newest window that has a release.
+    waiting : list of int
+        Journal rows of the releases that are not acknowledged.
+    damage : str
+        The first row that disagrees with its mark; empty if none does.
+    """
+
+    marks: int = 0
+    most_rho: int = 0
+    most_delta: int = 0
+    rho: int = 0
+    delta: int = 0
+    newest: tuple[float, float] = (-inf, -inf)
+    newest_pane: float = -inf
+    sealed: WindowRow | None = None
+    waiting: list[int] = field(default_factory=list)
+    damage: str = ""
+
+
+def sums_of(file: LedgerFile, path: str) -> dict[int, StreamSums]:
+    """Return the sums of all streams that have rows, by number; they are read anew after each change.
+
+    Raises
+    ------
+    LedgerDamaged
+        Rows are out of order: SQLite searches a table by the order of its keys, so a row behind one that is out of
+        order would not be found, and a block that is not found would have a fresh budget.
+    """
+    file.write()
+    if file.sums is None:
+        found = defaultdict[int, StreamSums](StreamSums)
+        _add_blocks(file.db, path, found)
+        _add_windows(file.db, path, found)
+        file.sums = dict(found)
+    known: dict[int, StreamSums] = file.sums
+    return known
+
+
+def pane_of(block: str) -> float:
+    """Return when the pane of a block opens; a block that is none of a pane counts as before all."""
+    return int(block) if block.lstrip("-").isdecimal() else -inf
+
+
+def _add_blocks(db: sqlite3.Connection, path: str, found: defaultdict[int, StreamSums]) -> None:
+    query = "SELECT stream, block, rho, delta, mark FROM blocks ORDER BY block, stream"
+    for number, block, rho, delta, marked in _in_order(db.execute(query), path, "blocks", (1, 0)):
+        sums = found[number]
+        if mark("b", block, rho, delta) != marked:
+            sums.damage = sums.damage or f"block {block} disagrees with the mark beside it"
+            continue
+        sums.marks += marked
+        sums.newest_pane = max(sums.newest_pane, pane_of(block))
+        if block != TOTAL_BLOCK:
+            sums.most_rho, sums.most_delta = max(sums.most_rho, rho), max(sums.most_delta, delta)
+
+
+def _add_windows(db: sqlite3.Connection, path: str, found: defaultdict[int, StreamSums]) -> None:
+    query = (
+        "SELECT stream, open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows "
+        "ORDER BY open_ms, close_ms, stream"
+    )
+    for number, *columns, marked in _in_order(db.execute(query), path, "windows", (1, 2, 0)):
+        sums = found[number]
+        if mark("w", *columns) != marked:
+            sums.damage = sums.damage or f"window {columns[0]} disagrees with the mark beside it"
+            continue
+        row = WindowRow(*columns)
+        sums.marks += marked
+        sums.newest = max(sums.newest, row[:2])
+        sums.rho += row.rho
+        sums.delta += row.delta
+        if row.state != "charged":
+            sums.sealed = row
+        if row.state == "sealed":
+            sums.waiting.append(row.sealed_seq or 0)
+
+
+def _in_order(rows: sqlite3.Cursor, path: str, table: str, columns: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows, after checking that the key in some columns ascends."""
+    before: tuple[Any, ...] | None = None
+    for row in rows:
+        key = tuple(row[column] for column in columns)
+        if before is not None and not before < key:
+            rows.close()  # the error's frames would keep it, and with it the file open
+            raise LedgerDamaged(f"{path} is damaged: rows are out of order in table {table}")
+        before = key
+        yield row
