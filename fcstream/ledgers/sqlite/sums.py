@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...accounting.losses import PrivacyLoss
@@ -109,7 +110,7 @@ def pane_of(block: str) -> float:
 
 def _add_blocks(db: sqlite3.Connection, path: str, found: defaultdict[int, StreamSums]) -> None:
     query = "SELECT stream, block, rho, delta, mark FROM blocks ORDER BY block, stream"
-    for number, block, rho, delta, marked in _in_order(db.execute(query), path, "blocks", (1, 0)):
+    for number, block, rho, delta, marked in _in_order(db.execute(query), path, "blocks", itemgetter(1, 0)):
         sums = found[number]
         if mark("b", block, rho, delta) != marked:
             sums.damage = sums.damage or f"block {block} disagrees with the mark beside it"
@@ -125,7 +126,7 @@ def _add_windows(db: sqlite3.Connection, path: str, found: defaultdict[int, Stre
         "SELECT stream, open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows "
         "ORDER BY open_ms, close_ms, stream"
     )
-    for number, *columns, marked in _in_order(db.execute(query), path, "windows", (1, 2, 0)):
+    for number, *columns, marked in _in_order(db.execute(query), path, "windows", itemgetter(1, 2, 0)):
         sums = found[number]
         if mark("w", *columns) != marked:
             sums.damage = sums.damage or f"window {columns[0]} disagrees with the mark beside it"
@@ -141,13 +142,13 @@ def _add_windows(db: sqlite3.Connection, path: str, found: defaultdict[int, Stre
             sums.waiting.append(row.sealed_seq or 0)
 
 
-def _in_order(rows: sqlite3.Cursor, path: str, table: str, columns: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows, after checking that the key in some columns ascends."""
-    before: tuple[Any, ...] | None = None
+def _in_order(rows: sqlite3.Cursor, path: str, table: str, key: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows, after checking that their keys ascend."""
+    before: Any = None
     for row in rows:
-        key = tuple(row[column] for column in columns)
-        if before is not None and not before < key:
+        place = key(row)
+        if before is not None and not before < place:
             rows.close()  # the error's frames would keep it, and with it the file open
             raise LedgerDamaged(f"{path} is damaged: rows are out of order in table {table}")
-        before = key
+        before = place
         yield row

@@ -29,7 +29,7 @@ def answers_of(path, seed):
         elif step < 0.3:  # what is rolled back leaves nothing in memory
             first = rng.randrange(-3, 12)
             request = Request(window(1000 + i), PrivacyLoss(1, 1), (str(first), str(first + 1)))
-            with pytest.raises(KeyboardInterrupt), ledger._transaction() as tables:
+            with pytest.raises(KeyboardInterrupt), ledger._transaction() as tables:  # noqa: PT012
                 if not ledger._charge(tables, request).refusal:
                     ledger._seal(tables, SealedRelease(request.window, b"{}", PrivacyLoss(rng.randrange(2), 0)))
                 raise KeyboardInterrupt
