@@ -247,11 +247,12 @@ FAULTS = [
     Fault(
         "quantiles at twice their epsilon",
         "releases/statistics/quantiles.py",
-        "found.append(epsilon / (2 * max(q.numerator, q.denominator - q.numerator)))",
-        "found.append(epsilon / max(q.numerator, q.denominator - q.numerator))",
+        "return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))",
+        "return epsilon / max(level.numerator, level.denominator - level.numerator)",
         (
             f"{MECHANISMS}[quantiles]",
             "unit/releases/test_statistics.py::test_shares_of_quantiles_sum_exactly_and_pay_for_their_epsilon",
+            f"{CLIPPED}test_stages_pay_for_their_noise_and_add_up",
         ),
     ),
     Fault(
@@ -304,15 +305,8 @@ FAULTS = [
         (f"{CLIPPED}test_sums_of_products_are_exact_at_the_ends_of_what_is_proven",),
     ),
     Fault(
-        "quantiles of scales at twice their epsilon",
-        "releases/statistics/scales.py",
-        "return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))",
-        "return epsilon / max(level.numerator, level.denominator - level.numerator)",
-        (f"{CLIPPED}test_stages_pay_for_their_noise_and_add_up",),
-    ),
-    Fault(
         "ranks that count twice",
-        "releases/statistics/scales.py",
+        "releases/statistics/quantiles.py",
         "np.maximum(a * size - b * (size - above), b * below - a * size)",
         "np.maximum(2 * (a * size - b * (size - above)), b * below - a * size)",
         (f"{CLIPPED}test_one_record_moves_a_cost_by_what_is_paid_for",),

@@ -23,7 +23,7 @@ from fcstream.releases.base import Track
 from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.reasons import REASONS
 from fcstream.releases.statistics.clipped_sums import ClippedSums
-from fcstream.releases.statistics.scales import missing_ranks
+from fcstream.releases.statistics.quantiles import missing_ranks
 from fcstream.releases.statistics.shapes import LEVEL, Coordinates
 
 RUNS = 5_000

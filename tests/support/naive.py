@@ -245,11 +245,12 @@ def bins(values, inner, named) -> list[int]:
 
 
 def quantile_costs(values, least: int, most: int, level: Fraction) -> dict[int, int]:
-    """|(1 - q) below - q above| of every value of the range, times the denominator of q."""
+    """How far q n lies from the ranks that every value of the range has, times the denominator of q."""
     found = {}
     for v in range(least, most + 1):
-        below, above = sum(x < v for x in values), sum(x > v for x in values)
-        found[v] = int(abs((1 - level) * below - level * above) * level.denominator)
+        below, above, wanted = sum(x < v for x in values), sum(x > v for x in values), level * len(values)
+        nearest = min(max(wanted, below), len(values) - above)
+        found[v] = int(abs(wanted - nearest) * level.denominator)
     return found
 
 

@@ -25,13 +25,12 @@ from ..options import BuildContext, Options
 from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfSample
 from .columns import Column
 from .correlations import MatrixNoise, correlations, nearest_covariance, principal_components, regression, with_nulls
+from .quantiles import exponential_rate, missing_ranks
 from .scales import (
     SAMPLE,
     MedianLearner,
     SpreadLearner,
     ascending,
-    exponential_rate,
-    missing_ranks,
     sampled_rows,
     spread_ladder,
 )

@@ -96,10 +96,11 @@ class Quantiles(MechanismBase):
     Privacy
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0. The count has sensitivity 1. For each level q
-    the exponential mechanism runs over all lattice values v of the public range, with cost |(1 - q) below(v) - q
-    above(v)|. One record moves the cost by at most max(q, 1 - q) either way, so with the exponent eps / (2 max(q, 1 -
-    q)) the draw has eps-bounded range and costs eps**2 / 8. It is drawn exactly. Sorting the values afterwards is
-    post-processing. A noisy count below `least_count` gives ``too_few``, and the shares of the values are refunded.
+    the exponential mechanism runs over all lattice values v of the public range, with cost max(0, q n - (n - above(v)),
+    below(v) - q n): how many ranks v misses. One record moves the cost by at most max(q, 1 - q) either way, so with the
+    exponent eps / (2 max(q, 1 - q)) the draw has eps-bounded range and costs eps**2 / 8. It is drawn exactly. Sorting
+    the values afterwards is post-processing. A noisy count below `least_count` gives ``too_few``, and the shares of the
+    values are refunded.
 
     Source
     ------
@@ -128,13 +129,8 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def rates(self) -> list[Fraction]:
-        """Rate of each level: by how much the logarithm of the odds falls per unit of integer cost; see `costs`."""
-        found = []
-        for level, share in zip(self.levels, self.shares[1], strict=True):
-            epsilon = Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT), RHO_UNIT)  # epsilon**2 / 8 <= rho
-            q = exact(level)
-            found.append(epsilon / (2 * max(q.numerator, q.denominator - q.numerator)))
-        return found
+        """Rate of each level: by how much the logarithm of the odds falls per unit of the costs of `missing_ranks`."""
+        return [exponential_rate(exact(q), share) for q, share in zip(self.levels, self.shares[1], strict=True)]
 
     def _falls(self) -> list[float]:
         """Return how much the logarithm of the odds falls for each record by which a value is off."""
@@ -172,7 +168,7 @@ class Quantiles(MechanismBase):
         found = []
         for level, share, rate in zip(self.levels, shares, self.rates, strict=True):
             charge.start(share)
-            chosen = noise.exponential_choice(sizes, costs(below, above, exact(level)), rate)
+            chosen = noise.exponential_choice(sizes, missing_ranks(below, above, len(view), exact(level)), rate)
             found.append(int(starts[chosen]) + noise.uniform_below(int(sizes[chosen])))
         return Outcome(value=np.array(sorted(found), np.float64), count=count, core_count=count)
 
@@ -251,19 +247,36 @@ def intervals(
     return starts, sizes, below, above
 
 
-def costs(below: NDArray[np.int64], above: NDArray[np.int64], level: Fraction) -> NDArray[np.int64]:
-    """Return how many records values lie from a quantile, times the level's denominator.
-
-    `below` and `above` are the numbers of records strictly below and above each value.
+def exponential_rate(level: Fraction, share: PrivacyLoss) -> Fraction:
+    """Return the rate of the exponential mechanism for one quantile, in integer costs, that a share of rho pays for.
 
     Privacy
     -------
-    One record more below or above moves a cost by at most max(numerator, denominator - numerator).
+    One record moves the costs by at most max(a, b - a) either way, where level = a / b; so a draw with this rate has
+    eps-bounded range with eps**2 / 8 <= rho.
 
     Source
     ------
-    Specification 5.10; proof 6.3; Smith 2011.
+    Specification 5.10; proof 6.3; Cesar and Rogers 2021.
+    """
+    epsilon = Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT), RHO_UNIT)
+    return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))
+
+
+def missing_ranks(below: NDArray[np.int64], above: NDArray[np.int64], size: int, level: Fraction) -> NDArray[np.int64]:
+    """Return how many ranks values miss a quantile by, times the level's denominator; 0 for a value that has the rank.
+
+    `below` and `above` are the numbers of the `size` records strictly below and above each value. A value that many
+    records share has all their ranks.
+
+    Privacy
+    -------
+    One record more below, above or at a value moves its cost by at most max(numerator, denominator - numerator).
+
+    Source
+    ------
+    Specification 5.10; proof 6.3; ours, after Smith 2011.
     """
     a, b = level.numerator, level.denominator
-    found: NDArray[np.int64] = np.abs((b - a) * below - a * above)
+    found: NDArray[np.int64] = np.maximum(0, np.maximum(a * size - b * (size - above), b * below - a * size))
     return found

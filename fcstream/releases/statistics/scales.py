@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...accounting.losses import PrivacyLoss
 from ...noise.samplers import FAR, Noise
 from .columns import Column
-from .quantiles import intervals
+from .quantiles import exponential_rate, intervals, missing_ranks
 
 UNITS = 2**10
 """A learned scale is this many units, to which offsets are rounded."""
@@ -25,41 +25,6 @@ SAMPLE = 4096
 """Records from which medians and spreads are taken, at least."""
 _MIDDLE = Fraction(1, 2)
 _AT_ONCE = 2**10  # records of which coordinates are copied
-
-
-def exponential_rate(level: Fraction, share: PrivacyLoss) -> Fraction:
-    """Return the rate of the exponential mechanism for one quantile, in integer costs, that a share of rho pays for.
-
-    Privacy
-    -------
-    One record moves the costs by at most max(a, b - a) either way, where level = a / b; so a draw with this rate has
-    eps-bounded range with eps**2 / 8 <= rho.
-
-    Source
-    ------
-    Specification 5.10; proof 6.3; Cesar and Rogers 2021.
-    """
-    epsilon = Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT), RHO_UNIT)
-    return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))
-
-
-def missing_ranks(below: NDArray[np.int64], above: NDArray[np.int64], size: int, level: Fraction) -> NDArray[np.int64]:
-    """Return how many ranks values miss a quantile by, times the level's denominator; 0 for a value that has the rank.
-
-    `below` and `above` are the numbers of the `size` records strictly below and above each value. Unlike the costs of
-    `Quantiles` these do not grow with the number of records that have the value itself, as many have one radius.
-
-    Privacy
-    -------
-    One record more below, above or at a value moves its cost by at most max(numerator, denominator - numerator).
-
-    Source
-    ------
-    Specification 5.15; proof 5.9; ours, after Smith 2011.
-    """
-    a, b = level.numerator, level.denominator
-    found: NDArray[np.int64] = np.maximum(0, np.maximum(a * size - b * (size - above), b * below - a * size))
-    return found
 
 
 def least_records(span: float, level: Fraction, rate: Fraction) -> int:

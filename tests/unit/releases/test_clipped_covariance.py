@@ -24,13 +24,12 @@ from fcstream.releases.statistics.clipped import ClippedCovariance, ClippedCovar
 from fcstream.releases.statistics.clipped_sums import ClippedSums
 from fcstream.releases.statistics.columns import Column
 from fcstream.releases.statistics.correlations import MatrixNoise, correlations, principal_components, regression
-from fcstream.releases.statistics.quantiles import intervals
+from fcstream.releases.statistics.quantiles import intervals, missing_ranks
 from fcstream.releases.statistics.scales import (
     MedianLearner,
     SpreadLearner,
     ascending,
     drawn_quantile,
-    missing_ranks,
     sampled_rows,
     spread_ladder,
 )

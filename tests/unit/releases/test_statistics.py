@@ -21,7 +21,7 @@ from fcstream.noise.intervals import interval_index
 from fcstream.planning.plan import plan
 from fcstream.releases.core_stage import ChargeShare
 from fcstream.releases.statistics.columns import BinCounts
-from fcstream.releases.statistics.quantiles import costs, intervals
+from fcstream.releases.statistics.quantiles import intervals, missing_ranks
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None}
 HISTOGRAM = {**BARE, "kind": "histogram", "feature": "a", "edges": [15.0, 20.0, 20.5, 21.0]}
@@ -106,7 +106,8 @@ def test_intervals_and_costs_are_the_twins(level):
         values = np.sort(rng.integers(least, most + 1, n))
         starts, sizes, below, above = intervals(values, least, most)
         found = {}
-        for start, size, cost in zip(starts, sizes, costs(below, above, Fraction(level)), strict=True):
+        costs = missing_ranks(below, above, n, Fraction(level))
+        for start, size, cost in zip(starts, sizes, costs, strict=True):
             found |= dict.fromkeys(range(start, start + size), int(cost))
         assert found == naive.quantile_costs(values.tolist(), least, most, Fraction(level))
 
@@ -122,6 +123,18 @@ def test_one_record_moves_costs_by_what_is_paid_for():
             moves = [after[v] - before[v] for v in before]
             assert max(map(abs, moves)) <= most
             assert max(moves) - min(moves) <= 2 * most
+
+
+def test_a_value_that_many_records_share_is_their_quantile():
+    """The median of data of which 60% were 0 lay anywhere in the wide empty range beside it."""
+    random = np.random.default_rng(0)
+    mixed = np.r_[np.zeros(6000), random.uniform(500, 1000, 4000).round(2)]
+    two, few = np.repeat([20.0, 80.0], [5100, 4900]), np.repeat([18.0, 19.0, 20.0], [100, 400, 100])
+    for values, level, right in ((mixed, 0.5, 0.0), (two, 0.4, 20.0), (few, 0.1, 18.0), (few, 0.9, 20.0)):
+        for seed in range(20):
+            noise = Noise(SeededEntropy(seed))
+            found = fcstream.private_quantiles(values, [level], rho=1, step=0.01, bounds=(0, 1000), noise=noise)
+            assert found.value == [right]
 
 
 def test_quantiles_are_those_of_the_data_where_noise_is_silent():

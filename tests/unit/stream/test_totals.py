@@ -18,7 +18,7 @@ from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
 from fcstream.releases.clusters import mixtures, tuples
 from fcstream.releases.clusters.shards import MAX_TUPLES
 from fcstream.releases.statistics import variance
-from fcstream.releases.statistics.quantiles import costs
+from fcstream.releases.statistics.quantiles import missing_ranks
 from fcstream.releases.tables.synthetic_paper import _parts
 from fcstream.stream import contributions, totals
 from fcstream.stream.contributions import UserPoints
@@ -182,7 +182,8 @@ def test_damped_means_of_very_many_records_do_not_wrap():
 
 def test_costs_of_a_quantile_do_not_wrap():
     n = np.array([COUNTED])
-    assert costs(n, 0 * n, Fraction(1, 10**6)).tolist() == [COUNTED * (10**6 - 1)]
+    assert missing_ranks(n, 0 * n, COUNTED, Fraction(1, 10**6)).tolist() == [COUNTED * (10**6 - 1)]
+    assert missing_ranks(0 * n, n, COUNTED, 1 - Fraction(1, 10**6)).tolist() == [COUNTED * (10**6 - 1)]
 
 
 # -- users ----------------------------------------------------------------------------------------------------------
