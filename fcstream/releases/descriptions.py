@@ -312,8 +312,8 @@ DESCRIPTIONS = {
         "the variance of every feature around a private mean, and that mean",
         "First a `recentered` mean is released; then noise is added to the number of records in a ball around it and "
         "to the sum of their squared distances. What the center's own noise adds is subtracted.",
-        "Records outside of the ball are left out, so that variances of heavy tails come out too small. `sigma` does "
-        "not contain that.",
+        "Records outside of the ball are left out, so that variances of heavy tails come out too small; `tail_share` "
+        "tells how many, and `sigma` does not contain that. Of normal records it takes less than the noise.",
         (FC22, CKS20, OURS),
         ("5.8", "5.4"),
         ("5.7", "5.4"),

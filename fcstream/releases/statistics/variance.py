@@ -28,7 +28,10 @@ from ..means.spread_histogram import supposed_deviation
 from ..options import BuildContext, Options
 
 ROOM = 1.5
-"""By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""
+"""By how much the ball is wider, at least, than what was found to hold nearly all points: a cut tail takes from a
+variance."""
+_FOUND = 2.4  # deviations of normal points, of one feature, that what is found reaches at least nearly always
+_TAKEN = 0.3  # part of its noise that a cut tail may take from a variance
 COUNT_SHARE = 20
 BITS = 25
 """Of the largest squared distance: finer squares would add nothing to a sum with noise of that size."""
@@ -45,6 +48,8 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         The variance of every feature around a private mean.
     parts.mean, parts.mean_sigma, parts.mean_interval
         That mean, and the deviation of its noise.
+    parts.tail_share
+        Which share of the records, with noise, lay too far out and was left out.
     parts.scale, parts.scale_source
         Of features with ``scale = "learned"``: their scales, and where these come from: this ``window``, an ``earlier``
         release, or the ``public`` range, if windows hold too few records.
@@ -132,7 +137,8 @@ class Variance(MechanismBase):
     Privacy
     -------
     Protects one record, added or removed, with (rho, delta)-zCDP. First comes the mean; then, with its released center
-    and radius R, the number of points in the ball (sensitivity 1) and the sum of their squared offsets, in units of
+    and radius R, the numbers of points in the ball and outside (a point is in one of them: sensitivity 1) and the sum
+    of the squared offsets of those inside, in units of
     2**shift squared steps and rounded down in integers. The l2 norm of the squares of a vector is at most its squared
     norm, so the sensitivity is R**2 / 2**shift. Points outside are left out. What the center's own noise adds to the
     squares is released and subtracted.
@@ -203,7 +209,7 @@ class Variance(MechanismBase):
         if mean.value is None or mean.sigma is None or mean.spread is None:
             return mean
         center = to_center(mean.value)
-        ball = self._ball(mean.spread, float(mean.sigma.max()))
+        ball = self._ball(mean.spread, float(mean.sigma.max()), mean.count or self.size_hint)
         shift = max(0, ball.bit_length() - BITS)
 
         def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
@@ -214,6 +220,8 @@ class Variance(MechanismBase):
         squares, first = self._rest
         charge.start(PrivacyLoss(first))
         count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        # A record is inside or outside, so that the share for the one number pays for both.
+        outside = view.size - inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
             return Outcome(self._known.refusal_reason(mean.count), count=mean.count, core_count=count)
         charge.start(PrivacyLoss(squares))
@@ -223,21 +231,24 @@ class Variance(MechanismBase):
         unit = 2.0**shift
         value = noisy * (unit / count) + (unit - 1) / 2 - mean.sigma**2  # squares were rounded down
         sigma = np.hypot(math.sqrt(variance) * unit, value * math.sqrt(self.count_variance)) / count
-        parts = {"mean": mean.value, "mean_sigma": mean.sigma}
+        tail = max(0, outside) / max(1, count + max(0, outside))
+        parts = {"mean": mean.value, "mean_sigma": mean.sigma, "tail_share": tail}
         return Outcome(None, np.maximum(value, 0.0), sigma, mean.count, count, parts=parts)
 
-    def _ball(self, spread: Spread, center_sigma: float) -> int:
+    def _ball(self, spread: Spread, center_sigma: float, size: int) -> int:
         """Return the squared radius of the ball, in lattice steps."""
         if self.reach is not None:
             return self.reach**2
+        unit_noise = math.sqrt(RHO_UNIT / (2 * self._rest[0])) / max(size, 1)
+        room = max(ROOM, uncut_reach(unit_noise) / _FOUND)
         error = center_sigma * norm_quantile(self.mean.dimension, 0.01)
-        return ball_squared(Spread(ROOM * spread.reach, ROOM * spread.across).radius(error))
+        return ball_squared(Spread(room * spread.reach, room * spread.across).radius(error))
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window whose points are spread over half the diameter; sigma is in squared lattice steps."""
         mean = self.mean.forecast(size)
         typical = math.sqrt(self._known.radius_squared) / 2
-        ball = self._ball(Spread.public(typical, self.mean.dimension), mean.sigma)
+        ball = self._ball(Spread.public(typical, self.mean.dimension), mean.sigma, size)
         chance = normal_above((self.smallest - 0.5 - size) / math.sqrt(self.count_variance))
         sigma = ball * math.sqrt(RHO_UNIT / (2 * self._rest[0])) / max(size, 1)
         return Forecast(mean.probability * chance, sigma)
@@ -250,6 +261,7 @@ class Variance(MechanismBase):
         parts = {
             "mean": grid.values(outcome.parts["mean"]),
             "mean_sigma": grid.widths(outcome.parts["mean_sigma"]),
+            "tail_share": outcome.parts["tail_share"],
         }
         return ReleaseValues(
             (outcome.value * squared).tolist(), (outcome.sigma * squared).tolist(), names, transforms, parts
@@ -257,7 +269,7 @@ class Variance(MechanismBase):
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Predict the noise of normal points, spread as plans suppose for the diameter."""
-        balls = [self._ball(spread, sigma) for sigma, spread in self._known.supposed(size)]
+        balls = [self._ball(spread, sigma, size) for sigma, spread in self._known.supposed(size)]
         squares = math.sqrt(np.mean(np.square(balls, dtype=np.float64))) * math.sqrt(RHO_UNIT / (2 * self._rest[0]))
         own = supposed_deviation(math.sqrt(self._known.radius_squared), self.mean.dimension) ** 2
         sigma = math.hypot(squares, own * math.sqrt(self.count_variance)) / max(size, 1)
@@ -268,3 +280,32 @@ class Variance(MechanismBase):
         radius = "`radius`" if self.mean is self._known else "that radius"
         lines = (*own.lines, f"that noise is for data half of {radius} across; it falls with their squared spread")
         return replace(own, lines=lines)
+
+
+def uncut_reach(unit_noise: float) -> float:
+    """Return the radius from which on leaving out what lies beyond takes little from a variance, beside its noise.
+
+    Parameters
+    ----------
+    unit_noise : float
+        Noise of the variance for a ball of radius 1.
+
+    Returns
+    -------
+    float
+        In deviations of the points, which are taken to be normal and to differ in one feature alone.
+
+    Privacy
+    -------
+    Computed from public or released numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.8; ours.
+    """
+    low, high = 0.0, 9.0  # beyond 9 deviations nothing is left that a double could show
+    while high - low > 1e-3:
+        t = (low + high) / 2
+        beyond = 2 * t * math.exp(-t * t / 2) / math.sqrt(2 * math.pi) + math.erfc(t / math.sqrt(2))
+        low, high = (t, high) if beyond > _TAKEN * unit_noise * t * t else (low, t)
+    return high

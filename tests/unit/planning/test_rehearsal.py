@@ -191,7 +191,7 @@ PLANNED = [
     {"kind": "sum", "rho": 0.1, "name": "sums"},
     {"kind": "histogram", "feature": "a", "edges": [-1.0, 1.0], "rho": 0.1, "name": "bins"},
     {"kind": "mean", "method": "ball", "center": [0.0, 0.0], "radius": 24.0, "rho": 0.1, "name": "ball"},
-    {"kind": "quantiles", "feature": "b", "quantiles": [0.5], "rho": 0.4, "name": "middle"},
+    {"kind": "quantiles", "feature": "b", "quantiles": [0.5], "rho": 0.05, "name": "middle"},
 ]
 
 

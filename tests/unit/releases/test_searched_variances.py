@@ -67,11 +67,13 @@ def test_it_is_the_twins_around_the_searched_mean(pairs, reach, monkeypatch):
     view = window(mechanism, points)
     found = mechanism.release(view, charge, noise)
     mean = mechanism.mean.release(view, charge_for(mechanism.mean.loss), twin)
-    ball = 2000**2 if reach else mechanism._ball(mean.spread, float(mean.sigma.max()))
+    ball = 2000**2 if reach else mechanism._ball(mean.spread, float(mean.sigma.max()), mean.count)
     shift = max(0, ball.bit_length() - BITS)
     center = [round(x) for x in mean.value.tolist()]
     count, squares = naive.inside_squares(points.astype(int).tolist(), center, ball, shift)
+    outside = len(points) - count
     count += int(twin.discrete_gaussian(mechanism.count_variance, 1)[0])
+    outside += int(twin.discrete_gaussian(mechanism.count_variance, 1)[0])
     variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, mechanism._rest[0])
     drawn = twin.discrete_gaussian(variance, 2).tolist()
     expected = [
@@ -79,6 +81,7 @@ def test_it_is_the_twins_around_the_searched_mean(pairs, reach, monkeypatch):
         for exact, one, sigma in zip(squares, drawn, mean.sigma.tolist(), strict=True)
     ]
     assert found.core_count == count
+    assert found.parts["tail_share"] == outside / (count + outside)
     assert found.value.tolist() == pytest.approx(expected, rel=1e-12)
     assert found.parts["mean"].tolist() == mean.value.tolist()
     true = np.array([300.0, 300.0]) ** 2
