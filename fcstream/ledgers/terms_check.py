@@ -110,6 +110,8 @@ def tightened(found: Terms, wanted: Terms) -> Terms:
 
 def log_tightened(location: str, found: Terms, wanted: Terms) -> None:
     """Log that a cap was lowered, since nothing but retiring the stream undoes that."""
+    if (found.capacity, found.total) == (wanted.capacity, wanted.total):
+        return
     LOG.warning(
         "%s: the budget of stream %r, all its keys, is from now on and for ever %s for each part (it was %s)",
         location,
@@ -154,8 +156,7 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     Parameters
     ----------
     spent : PrivacyLoss
-        What the most charged block has spent. For the unit ``user``: the cost of all windows together, which bounds
-        what any one user has spent.
+        What the most charged block has spent; for the unit ``user`` see `most_of_one_user`.
     total : PrivacyLoss
         What all windows cost together.
 
@@ -164,10 +165,24 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     LedgerMismatch
     """
     if not spent.fits(wanted.capacity) or (wanted.total is not None and not total.fits(wanted.total)):
+        whose = "somebody may have spent" if wanted.unit == "user" else "it has spent"
         raise LedgerMismatch(
-            f"{location}, stream {wanted.stream!r}, has spent {spent} already, but the configuration says "
+            f"{location}, stream {wanted.stream!r}: {whose} {spent} already, but the configuration says "
             f"{_cap(wanted)}: a cap cannot be lowered below what is spent; raise `budget`, or declare fewer keys"
         )
+
+
+def most_of_one_user(costs: Mapping[PrivacyLoss, int], capacity: PrivacyLoss) -> PrivacyLoss:
+    """Bound what any one user has spent, from public numbers: how often windows had each cost, and the filter's cap.
+
+    A filter admits a user while there is room. So of windows that all cost the same a user has paid for as many as fit.
+    """
+    if len(costs) == 1:
+        [(cost, times)] = costs.items()
+        fits = [most // part for part, most in zip(cost.parts, capacity.parts, strict=True) if part]
+        return cost * min([times, *fits])
+    rho, delta = (sum(cost.parts[i] * times for cost, times in costs.items()) for i in (0, 1))
+    return PrivacyLoss(min(rho, capacity.rho_nano), min(delta, capacity.delta_femto))
 
 
 def folded_name(stream: str) -> str:

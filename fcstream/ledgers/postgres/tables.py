@@ -6,6 +6,7 @@ name of the ledger's schema.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from ..terms_check import (
     check_terms,
     folded_name,
     log_tightened,
+    most_of_one_user,
     tell_of_a_new_stream,
     tightened,
 )
@@ -143,13 +145,11 @@ class PostgresTables:
         for found in parts:
             check_terms(self._location, found.terms, terms)
         check_keys_named(self._location, sibling_streams, terms)
-        is_logged = False
-        for found in parts:
-            if found.terms != tightened(found.terms, terms):
-                if not is_logged:
-                    log_tightened(self._location, found.terms, terms)
-                is_logged = True
-                self._tighten(found, tightened(found.terms, terms))
+        looser = [found for found in parts if found.terms != tightened(found.terms, terms)]
+        for found in looser:
+            self._tighten(found, tightened(found.terms, terms))
+        if looser:
+            log_tightened(self._location, looser[0].terms, terms)
         if terms.stream not in listed:
             salt = self._join_group(terms, listed)
             self._create(terms, salt)
@@ -173,8 +173,8 @@ class PostgresTables:
                 known[name] = found
         looser = [each for each in known.values() if not each.is_retired and not has_caps(each.terms, terms)]
         if looser:
-            spent = [self._most_spent(name, terms.unit) for name in known]
-            check_caps(self._location, terms, sum_of(most for most, _ in spent), sum_of(total for _, total in spent))
+            total = sum_of(self._spent_in_all(name) for name in known)
+            check_caps(self._location, terms, self._most_spent(known, looser[0].terms), total)
         for found in looser:
             log_tightened(self._location, found.terms, terms)
             self._set_terms(found, tightened_in_group(found.terms, terms))
@@ -257,7 +257,8 @@ class PostgresTables:
 
     def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
-        check_caps(self._location, wanted, *self._most_spent(found.terms.stream, wanted.unit))
+        stream = found.terms.stream
+        check_caps(self._location, wanted, self._most_spent([stream], found.terms), self._spent_in_all(stream))
         self._set_terms(found, wanted)
 
     def _set_terms(self, found: OpenedStream, wanted: Terms) -> None:
@@ -268,14 +269,21 @@ class PostgresTables:
             (stream, *found.seen, caps_of(wanted), hash_chain.terms_body(wanted)),
         )
 
-    def _most_spent(self, stream: str, unit: str) -> tuple[PrivacyLoss, PrivacyLoss]:
-        """Return a bound of what any block or user of a stream has spent, and what all its windows have."""
+    def _spent_in_all(self, stream: str) -> PrivacyLoss:
+        """Return what all windows of a stream have spent of the total."""
         query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
-        total = PrivacyLoss(*(self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)))
-        if unit != "user":
-            return most_spent(self._db, self._schema, stream), total
-        sums = "SELECT coalesce(sum(rho), 0)::bigint, coalesce(sum(delta), 0)::bigint FROM {schema}.windows"
-        return PrivacyLoss(*one(self._db, self._sql(f"{sums} WHERE stream = %s"), (stream,))), total
+        return PrivacyLoss(*(self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)))
+
+    def _most_spent(self, streams: Iterable[str], terms: Terms) -> PrivacyLoss:
+        """Return a bound of what any block or user of some streams, which share their filters, has spent together."""
+        if terms.unit != "user":
+            return sum_of(most_spent(self._db, self._schema, stream) for stream in streams)
+        costs = Counter[PrivacyLoss]()
+        query = "SELECT rho, delta, count(*) FROM {schema}.windows WHERE stream = %s AND draws > 0 GROUP BY rho, delta"
+        for stream in streams:
+            for rho, delta, times in self._do(query, (stream,)).fetchall():
+                costs[PrivacyLoss(rho, delta)] += times
+        return most_of_one_user(costs, terms.capacity)
 
     def _link_at(self, stream: str, seq: int) -> bytes:
         found = self._do("SELECT chain FROM {schema}.journal WHERE stream = %s AND seq = %s", (stream, seq)).fetchone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from ..terms_check import (
     check_terms,
     folded_name,
     log_tightened,
+    most_of_one_user,
     some,
     tell_of_a_new_stream,
     tightened,
@@ -162,10 +164,11 @@ class Opening:
         looser = [tables for tables in parts if tables.terms != tightened(tables.terms, terms)]
         for tables in looser:
             self._check_unused(tables)
-        if looser:
-            log_tightened(self._path, looser[0].terms, terms)
+        before = [tables.terms for tables in looser]
         for tables in looser:
             tables.tighten(terms)
+        if looser:
+            log_tightened(self._path, before[0], terms)
 
     def _check_unused(self, tables: StreamTables) -> None:
         if self._file.holds(tables.terms.stream):
@@ -194,7 +197,12 @@ class Opening:
         looser = [tables for tables in live if not has_caps(tables.terms, terms)]
         if looser:
             total = sum_of(tables.block(TOTAL_BLOCK) for tables in known.values())
-            check_caps(self._path, terms, sum_of(tables.most_spent() for tables in known.values()), total)
+            if terms.unit == "user":
+                costs = sum((tables.costs() for tables in known.values()), Counter[PrivacyLoss]())
+                spent = most_of_one_user(costs, live[0].terms.capacity)
+            else:
+                spent = sum_of(tables.most_spent() for tables in known.values())
+            check_caps(self._path, terms, spent, total)
         for tables in looser:
             self._check_unused(tables)
             log_tightened(self._path, tables.terms, terms)

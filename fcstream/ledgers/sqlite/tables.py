@@ -7,6 +7,7 @@ every call.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -21,7 +22,7 @@ from ..base import TOTAL_BLOCK, EpochState, Row, Terms, WindowKey, max_loss
 from ..files import LedgerFile
 from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
-from ..terms_check import check_caps, tightened
+from ..terms_check import check_caps, most_of_one_user, tightened
 from .sums import StreamSums, WindowRow, pane_of, sums_of
 
 TABLES = """
@@ -197,7 +198,7 @@ class StreamTables:
         ------
         LedgerDamaged
         """
-        sums = sums_of(self._file, self.path).get(self.number) or StreamSums()
+        sums = self._sums()
         if sums.damage:
             raise LedgerDamaged(f"{self.path} is damaged: {sums.damage}")
         self._adopt_sums(sums)
@@ -233,11 +234,18 @@ class StreamTables:
         self.adopt(tightened(self.terms, wanted))
 
     def most_spent(self) -> PrivacyLoss:
-        """Return a bound of what any block or user has spent: for users the cost of all windows together."""
-        sums = sums_of(self._file, self.path).get(self.number) or StreamSums()
+        """Return a bound of what any block or user has spent."""
         if self.terms.unit == "user":
-            return PrivacyLoss(sums.rho, sums.delta)
+            return most_of_one_user(self.costs(), self.terms.capacity)
+        sums = self._sums()
         return PrivacyLoss(sums.most_rho, sums.most_delta)
+
+    def costs(self) -> Counter[PrivacyLoss]:
+        """Return how many windows had each loss."""
+        return self._sums().costs
+
+    def _sums(self) -> StreamSums:
+        return sums_of(self._file, self.path).get(self.number) or StreamSums()
 
     def adopt(self, terms: Terms) -> None:
         """Record new terms in the hash chain."""

@@ -2,6 +2,7 @@
 name, whatever their specification, and the ledger says which setting changed from what to what."""
 
 import copy
+import itertools
 import json
 import shlex
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from support.helpers import rows, sample
 
 from fcstream import Engine, KeyedEngine
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.engine.opening import open_engine
@@ -19,6 +21,7 @@ from fcstream.ledgers import each_reader, open_ledger, open_reader
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.ledgers.retired_streams import retire
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.ledgers.terms_check import most_of_one_user
 from fcstream.service.doctor import examine
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
@@ -151,6 +154,41 @@ def test_what_stays_possible(url, caplog):
         assert reader.verify() >= 12
     with pytest.raises(LedgerMismatch, match="a cap that was promised cannot grow"):
         run(later)
+
+
+def test_a_budget_of_users_is_lowered_down_to_what_one_of_them_may_have_spent(url, caplog):
+    """It was refused by the cost of all windows together, of which a user pays only those that fit; and told before."""
+
+    def days(rho):
+        mapping = keyed(url, "user", release={"rho": 0.3}, budget={"rho": rho})
+        for name in ("key", "keys"):
+            mapping["stream"].pop(name)
+        with open_engine(Config.from_mapping(mapping)) as engine:
+            for second in range(4):  # the fourth has room for nobody who was there from the first on
+                engine.push([10_000 * second], rows(1), ids=["ann"])
+            return engine.close()
+
+    assert len(days(1.0)) == 6
+    caplog.clear()
+    with pytest.raises(LedgerMismatch, match=r"somebody may have spent \(rho=0\.9, .* cannot be lowered below"):
+        days(0.85)
+    assert not [line for line in caplog.messages if "for ever" in line]  # nothing was lowered
+    assert days(0.95) == []
+    assert len([line for line in caplog.messages if "for ever (rho=0.95" in line]) == 1
+
+
+def test_most_of_one_user_is_never_passed():
+    """Beside every choice of windows that a filter admits one after another."""
+    for costs in ({3: 4}, {3: 2, 4: 1}, {7: 3}, {}, {2: 1, 5: 1, 6: 2}):
+        told = most_of_one_user({PrivacyLoss(rho, 1): times for rho, times in costs.items()}, PrivacyLoss(10, 3))
+        windows = [PrivacyLoss(rho, 1) for rho, times in costs.items() for _ in range(times)]
+        for order in itertools.permutations(windows):
+            spent = PrivacyLoss()
+            for loss in order:
+                if (spent + loss).fits(PrivacyLoss(10, 3)):
+                    spent += loss
+            assert spent.fits(told)
+    assert most_of_one_user({PrivacyLoss(3): 4}, PrivacyLoss(10)) == PrivacyLoss(9)
 
 
 @pytest.mark.parametrize("unit", ["event", "stream", "user"])
