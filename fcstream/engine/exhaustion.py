@@ -70,14 +70,15 @@ class Participation:
         return is_charged
 
 
-def windows_until(job: Job) -> int | None:
-    """Count the windows for which the budget of a user present in every window lasts at full cost; None for all of
-    them.
+def limited_windows(job: Job) -> tuple[int | None, bool]:
+    """Count the windows for which the budget lasts at full cost: that of a user present in every window, or the total.
+
+    None if the unit `event` caps neither. Returns also whether it is the total that ends first.
     """
-    if job.terms.unit == "event" or job.spending.savings is not None:
-        return None
-    lasting, count = budget_windows(job), scheduled_windows(job)
-    return None if count is not None and lasting >= count else lasting
+    limits = [] if job.terms.unit == "event" else [(budget_windows(job, job.terms.capacity), False)]
+    if job.terms.total is not None:
+        limits.append((budget_windows(job, job.terms.total), True))
+    return min(limits, default=(None, False))
 
 
 def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
@@ -89,9 +90,9 @@ def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
     return count - job.schedule.first_open(now_ms - job.backlog_ms)
 
 
-def budget_windows(job: Job) -> int:
+def budget_windows(job: Job, capacity: PrivacyLoss) -> int:
     """Count the windows for which a budget lasts, which also pays for a search for keys after each period."""
-    window, capacity = job.window_loss, job.terms.capacity
+    window = job.window_loss
     if job.finder is None:
         return lasting_windows(window, capacity)
     length, search = job.finder.period_windows, job.finder.job.answers.loss
@@ -111,10 +112,10 @@ def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
 
     A live stream that is only `planned` has its first run now; else the first run may have been long ago.
     """
-    lasting = windows_until(job)
-    if lasting is None:
-        return None
     schedule, count = job.schedule, scheduled_windows(job)
+    lasting, is_total = limited_windows(job)
+    if lasting is None or job.spending.savings is not None or (count is not None and lasting >= count):
+        return None
     windows = many(lasting, "window")
     at = f"window {lasting + 1}"
     is_known = planned or job.clock == "eof"
@@ -127,14 +128,15 @@ def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
         first = schedule.first_open(time.time_ns() // 1_000_000 - job.backlog_ms)
         at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
     whose = "the stream's budget" if job.terms.unit == "stream" else "the budget of a user present in every window"
-    what = f"{whose} lasts {windows}: {_consequence(job, at)}"
-    return f"{what}; raise `budget.rho`, lower `release.rho`, or use longer windows"
+    whose, key = ("the total", "total_rho") if is_total else (whose, "rho")
+    what = f"{whose} lasts {windows}: {_consequence(job, at, is_total)}"
+    return f"{what}; raise `budget.{key}`, lower `release.rho`, or use longer windows"
 
 
-def _consequence(job: Job, at: str) -> str:
+def _consequence(job: Job, at: str, is_total: bool) -> str:
     if job.spending.stops:
         return f"the run ends at {at} (`budget.exhausted` = 'stop')"
-    if not job.spending.omits:
+    if is_total or not job.spending.omits:
         return f"from {at} on every window is refused (`budget.exhausted`)"
     return (
         f"{at} is the first that leaves out a user present in every window, whose budget is used up, so from it on "

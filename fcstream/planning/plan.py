@@ -14,7 +14,7 @@ import msgspec
 from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from ..config import Config, Job, SparkSection
 from ..config.answers import naming
-from ..engine.exhaustion import budget_windows, exhaustion_warning, scheduled_windows
+from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
 from ..formats.fields import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
@@ -162,6 +162,7 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
     loss, capacity, schedule = job.answers.loss, job.terms.capacity, job.schedule
     at = max(1e-6, 2 * capacity.delta) if delta is None else delta
     per_day, is_event = DAY_MS / schedule.slide_ms, job.terms.unit == "event"
+    lasting, ends_with_total = limited_windows(job)
 
     def epsilon(spent: PrivacyLoss) -> float:
         return epsilon_tight(spent.rho, at - spent.delta)
@@ -181,7 +182,8 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
         "epsilon_release": epsilon(loss),
         "epsilon_day": presence(per_day),
         "epsilon_year": presence(per_day * 365),
-        "lasting_windows": None if is_event else budget_windows(job),
+        "lasting_windows": lasting,
+        "ends_with_total": ends_with_total,
         "total": job.terms.total,
     }
 
@@ -415,7 +417,7 @@ def _in_proportion(config: Config, job: Job, rho: float) -> str:
     """Return what a budget must become with a larger rho of a release, so that it lasts for as many windows."""
     if job.terms.unit == "event":
         return "with it"
-    lasting = budget_windows(job)
+    lasting = budget_windows(job, job.terms.capacity)
     return f"to {config.budget.rho * rho / config.releases[0].rho:g}, to last for {many(lasting, 'window')} as now"
 
 

@@ -136,6 +136,7 @@ class StreamPlan:
     saved_rho: float | None = None
     saved_sigma: float | None = None
     total: PrivacyLoss | None = None
+    ends_with_total: bool = False
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     case: str = ""
@@ -271,13 +272,16 @@ class StreamPlan:
         daily = f"{day:g} window{'' if day == 1 else 's'} a day, epsilon {short(self.epsilon_day)}; {year:g} a year"
         if self.unit == "event":
             what = "" if self.search is None else ", the search for keys included"
+            cap = "the unit 'event' does not cap that"
+            if self.total is not None:
+                cap = f"`budget.total_rho` caps that: it lasts {many(self.lasting_windows or 0, 'window')}"
             return [
                 f"one record costs at most {self.per_record} of its budget{what}, however long the stream runs",
-                f"a participant with a record in every window: {daily}, epsilon {short(self.epsilon_year)} "
-                "(the unit 'event' does not cap that)",
+                f"a participant with a record in every window: {daily}, epsilon {short(self.epsilon_year)} ({cap})",
             ]
         lasting = self.lasting_windows or 0
         whose = "the stream's budget" if self.unit == "stream" else "the budget of a user present in every window"
+        whose = "the total" if self.ends_with_total else whose
         return [
             f"{whose} lasts {many(lasting, 'window')} ({short(lasting / day)} days)",
             f"without that cap: {daily}, epsilon {short(self.epsilon_year)}",

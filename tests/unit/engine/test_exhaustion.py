@@ -178,6 +178,27 @@ def test_the_plan_compares_the_schedule_with_the_budget(exhausted, text):
     assert any(line.startswith("warning: ") and text in line for line in lines), "\n".join(lines)
 
 
+@pytest.mark.parametrize(("unit", "rho"), [("event", 900.0), ("user", 900.0), ("user", 150.0), ("stream", 900.0)])
+def test_the_plan_compares_the_schedule_with_the_total(unit, rho):
+    """It said nothing of a total, and of the unit `event` that nothing caps who is in every window."""
+    stream = {"unit": unit, "user": "id" if unit == "user" else None}
+    budget = {"rho": rho, "total_rho": 200.0, "total_delta": 0.0}
+    found = plan(Config.from_mapping(sample(stream=stream, release=COUNT, budget=budget)))
+    text = "\n".join(found.lines())
+    assert "does not cap that" not in text
+    if rho > 200:
+        assert found.lasting_windows == 4
+        assert "warning: the total lasts 4 windows of 6: from window 5, which opens at" in text
+        assert "every window is refused (`budget.exhausted`); raise `budget.total_rho`" in text
+    else:
+        assert found.lasting_windows == 3
+        assert "warning: the budget of a user present in every window lasts 3 windows of 6" in text
+    enough = Config.from_mapping(
+        sample(stream=stream, release=COUNT, budget=budget | {"rho": 900.0, "total_rho": 300.0})
+    )
+    assert exhaustion_warning(enough.job) is None
+
+
 def test_a_budget_that_lasts_is_no_warning():
     for budget in ({"rho": 300.0}, {"rho": 300.0, "savings": "even"}):
         job = Config.from_mapping(sample(stream=USERS, release=COUNT, budget=budget)).job
