@@ -89,6 +89,8 @@ class StreamPlan:
         If every other window stops at its size: the largest rho offered to one, and its noise relative to the first's.
     total : PrivacyLoss or None
         Capacity for the sum of all windows, if there is one.
+    ends_with_total : bool
+        Whether `lasting_windows` is for how many windows the total lasts.
     name : str or None
         The answer that the plan is about, if it has a name.
     answers : tuple of StreamPlan
@@ -165,6 +167,7 @@ class StreamPlan:
             ]
         values |= values.pop("facts")
         values.pop("case")
+        values.pop("ends_with_total")
         values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
