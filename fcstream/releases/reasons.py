@@ -32,8 +32,10 @@ HINTS = {
         "the ledger has lost what earlier windows of the epoch left for this one (was it restored from a copy without "
         "its private tables?): nothing was charged, and totals begin again with the next epoch"
     ),
-    "interrupted": "the process died twice between the charge and the seal, or, where keys share budgets, the key was added after "
-    "the window had been charged: the charge stays, nothing was released",
+    "interrupted": (
+        "the process died twice between the charge and the seal, or, where keys share budgets, the key was added after "
+        "the window had been charged: the charge stays, nothing was released"
+    ),
 }
 """What to do about a refusal, by its reason, unless the kind of release has a hint of its own."""
 REASONS = tuple(HINTS)
