@@ -190,7 +190,9 @@ def _in_memory(config: Config) -> Config:
 
 def _with_room(config: Config) -> Config:
     """Return the configuration with a budget that any number of windows fits in."""
-    budget = msgspec.structs.replace(config.budget, rho=MAX_RHO, delta=0.9, total_rho=None, total_delta=None)
+    budget = msgspec.structs.replace(
+        config.budget, rho=MAX_RHO, delta=0.9, total_rho=None, total_delta=None, savings="none"
+    )
     return msgspec.structs.replace(config, budget=budget)
 
 
@@ -303,7 +305,10 @@ def _planned(
 
 
 def _runs(config: Config, records: Sequence[Batch], seeds: Sequence[int], step: Callable[[], object]) -> _Found:
-    """Run one configuration with several seeds; the truth is taken in the first run."""
+    """Run one configuration with several seeds; the truth is taken in the first run.
+
+    Where users who have used up their budget are left out, it is taken in a run of its own that leaves nobody out.
+    """
     job = config.job
     schedule = job.schedule
     keys: tuple[str | None, ...] = job.keys or (None,)
@@ -322,8 +327,10 @@ def _runs(config: Config, records: Sequence[Batch], seeds: Sequence[int], step: 
 
     empty = [WindowTruth(0, None)] * len(sticks)
     found = _Found(job, places, [{} for _ in sticks], sticks, [{at: [] for at in places} for _ in sticks])
+    if job.spending.omits:
+        run_once(_with_room(config), records, seeds[0], recording)
     for run, seed in enumerate(seeds):
-        released, rejected = run_once(config, records, seed, default_counters if run else recording)
+        released, rejected = run_once(config, records, seed, default_counters if recorded else recording)
         if not run:
             found.rejected = rejected
             found.truths = [{at: recorded.get((i, at), none) for at in places} for i, none in enumerate(empty)]
