@@ -306,8 +306,7 @@ class Engine:
             self._check_open()
             if (batch.users is not None) != (self.job.terms.unit == "user"):
                 raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
-            is_duplicate = self._records.duplicates(batch) if identified else None
-            found = admit(self.job, batch, arrivals, is_duplicate)
+            found = admit(self.job, batch, arrivals, self._records.duplicates(batch) if identified else None)
             rows = self._progress.open_rows(batch, found)
             self.rejections.add(found.rejections)
             try:
@@ -320,6 +319,7 @@ class Engine:
         with self._lock:
             if self._closed or self._records.is_broken:
                 self._check_open()
+            self._progress.note_counted(groups)
             try:
                 self._records.add_counted(groups)
             except BaseException:
@@ -385,7 +385,7 @@ class Engine:
 
     def fix(self, kept: str) -> None:
         """Begin with the window that the ledger keeps as the first one."""
-        self._progress.fix(kept)
+        self.rejections.count("time_out_of_range", self._progress.fix(kept))
         self._records.forget_before(self._progress.next)
 
     def ask(

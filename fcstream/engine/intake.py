@@ -99,6 +99,12 @@ class Rejections:
         if rejections and self._takes is not None:
             self._takes(sorted(rejections, key=lambda rejection: rejection.position))
 
+    def count(self, reason: str, records: int) -> None:
+        """Count records that were taken and then turn out to be of no use."""
+        if records:
+            self.counts[reason] = self.counts.get(reason, 0) + records
+            self._fields.setdefault(reason, None)
+
     def drain(self) -> dict[str, int]:
         """Return the counts, and set them back to nothing."""
         counts, self.counts = self.counts, {}

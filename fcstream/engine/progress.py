@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +47,7 @@ class Progress:
         answered = 0 if last is None else job.schedule.index_after(last.open_ms)
         self._first = self.next = max(answered, self._start.index or 0)
         self.replayed = 0
+        self._early = Counter[int]()  # records that came before the first window was fixed, by their last window
 
     @property
     def answered_before(self) -> int:
@@ -59,10 +63,13 @@ class Progress:
         """See `FirstWindow.propose`."""
         return self._start.propose(now_ms)
 
-    def fix(self, kept: str) -> None:
-        """See `FirstWindow.fix`."""
+    def fix(self, kept: str) -> int:
+        """See `FirstWindow.fix`; returns how many records have come that lie in windows before the first one."""
         self._start.fix(kept)
         self._first = self.next = self._start.index or 0
+        skipped = sum(records for last, records in self._early.items() if last < self.next)
+        self._early.clear()
+        return skipped
 
     def skip_to(self, index: int) -> None:
         """Leave out the windows before this one that have no release: they never have one."""
@@ -93,7 +100,15 @@ class Progress:
             # A replayed record is not an error: its window had a release before this process started.
             self.replayed += int(np.count_nonzero(closed & ~skipped & (last < self._first)))
             reject(rejections, closed & (last >= self._first), batch, "window_closed")
+        if self._start.index is None:
+            self._early.update(last[fine].tolist())
         return fine & ~closed
+
+    def note_counted(self, groups: Iterable[tuple[int, NDArray[np.float64], Any]]) -> None:
+        """Note records that come pane by pane, found to be in time elsewhere."""
+        if self._start.index is None:
+            for pane, points, _ in groups:
+                self._early[self._job.schedule.last_window_of_pane(pane)] += len(points)
 
 
 def warn_of_loss(stream: str, replay_from: int) -> None:

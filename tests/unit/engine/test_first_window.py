@@ -99,6 +99,22 @@ def test_a_backlog_is_answered_if_it_is_asked_for():
     assert [r.count > 20 for r in answers] == [False, False, False, True, False, False]
 
 
+@pytest.mark.parametrize("keys", [None, ["a", "b"]])
+def test_what_came_before_the_first_window_was_known_is_counted(keys, caplog):
+    """Records in windows before it vanished without a trace."""
+    at = 1_767_225_600_000
+    config = live(stream={} if keys is None else {"key": "site", "keys": keys})
+    engine = made(config) if keys is None else KeyedEngine(config, noise=Noise(SeededEntropy(0)))
+    of = [] if keys is None else [["a"]]
+    for moment in (at - 20_000, at - 1, at, at + 1):
+        engine.push([moment], [[20.0, 50.0]], *of, arrival_ms=moment)
+    engine.begin(at)
+    assert engine.rejected == {"time_out_of_range": 2}
+    engine.push([at + 2], [[20.0, 50.0]], *of, arrival_ms=at + 2)
+    assert engine.rejected == {"time_out_of_range": 2}
+    assert "rejects records that were pushed: time_out_of_range" in caplog.text
+
+
 def test_what_lies_before_the_first_window_is_rejected():
     found = []
     at = 1_767_225_600_000
