@@ -46,8 +46,9 @@ class LedgerFile:
         Whether all streams of the file were found in its list of streams.
     guards : GuardFile
         Of all its streams.
-    sums : dict or None
-        What the rows of each stream add up to, since the last change; see `fcstream.ledgers.sqlite.sums`.
+    sums, most : dict or None
+        What the windows and blocks of each stream add up to, and its largest loss of a block; None after a change. See
+        `fcstream.ledgers.sqlite.sums`.
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
@@ -63,6 +64,7 @@ class LedgerFile:
         self.members: dict[str, dict[int, Any]] = {}
         self.is_listed = False
         self.sums: dict[int, Any] | None = None
+        self.most: dict[int, Any] | None = None
         self._streams: set[str] = set()
         self._guests = 0
         self._unfinished: Callable[[], object] | None = None
@@ -182,7 +184,6 @@ class LedgerFile:
         if number is None or number in self._waiting:
             for statement, rows in self._unwritten.items():
                 self.db.executemany(statement, rows.values())
-                self.sums = None
             self._forget_unwritten()
 
     def _forget_unwritten(self) -> None:
@@ -203,7 +204,7 @@ class LedgerFile:
         self.agreed.clear()
         self.members.clear()
         self.is_listed = False
-        self.sums = None
+        self.sums = self.most = None
 
     def finish(self) -> None:
         """Clear up after a transaction that did not end: Ctrl-C can hit any line, also the one before a rollback."""
@@ -214,7 +215,7 @@ class LedgerFile:
 
     def _roll_back(self) -> None:
         self._forget_unwritten()
-        self.sums = None
+        self.sums = self.most = None
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 

@@ -15,7 +15,8 @@ from . import hash_chain
 from .base import WindowKey, is_shared, root_of
 from .files import LedgerFile, translated_errors
 from .rollback_guard import RollbackGuard
-from .sqlite.tables import StreamTables, check_listed, stream_numbers
+from .sqlite.listing import check_listed, stream_numbers
+from .sqlite.tables import StreamTables
 
 
 def retire(url: str, stream: str) -> list[str]:

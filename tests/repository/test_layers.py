@@ -241,7 +241,7 @@ INSIDE = {
         "__init__",
         "connection",
     ],
-    "ledgers.sqlite": ["snapshot", "ledger", "opening", "__init__", "older_schemas", "tables", "sums"],
+    "ledgers.sqlite": ["snapshot", "ledger", "opening", "__init__", "older_schemas", "listing", "tables", "sums"],
     "local": [
         "commands",
         "__init__",

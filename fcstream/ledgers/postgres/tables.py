@@ -145,19 +145,20 @@ class PostgresTables:
         for found in parts:
             check_terms(self._location, found.terms, terms)
         check_keys_named(self._location, sibling_streams, terms)
+        salt = self._join_group(
+            terms, listed
+        )  # before each stream is looked at alone: filters are those of all together
+        parts = [self.open(name) for name in sorted(sibling_streams)]
         looser = [found for found in parts if found.terms != tightened(found.terms, terms)]
         for found in looser:
             self._tighten(found, tightened(found.terms, terms))
         if looser:
             log_tightened(self._location, looser[0].terms, terms)
         if terms.stream not in listed:
-            salt = self._join_group(terms, listed)
             self._create(terms, salt)
             if not sibling_streams:
                 others = [Standing(self.open(name).terms, is_retired=retired) for name, retired in listed.items()]
                 tell_of_a_new_stream(self._location, terms, others)
-        else:
-            self._join_group(terms, listed)
 
     def _join_group(self, terms: Terms, listed: Mapping[str, bool]) -> bytes | None:
         """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""

@@ -51,10 +51,12 @@ from ..groups import (
     sum_of,
 )
 from ..rollback_guard import RollbackGuard
+from .listing import settings_of, stream_numbers
 from .opening import FoundStream, Opening
-from .sums import WindowRow
-from .tables import StreamTables, rows_of, settings_of, stream_numbers
+from .sums import WindowRow, sums_of
+from .tables import StreamTables, rows_of
 
+_FEW = 8  # streams, of which each reads its own rows when it is opened
 _MANY = 125  # streams, of which each changes some eight pages from charge to acknowledgment
 _LOG_PAGES = 8
 _NOTHING = PrivacyLoss()
@@ -201,8 +203,8 @@ class SQLiteLedger:
 
     def latest_sealed(self, count: int) -> list[tuple[WindowKey, bytes]]:
         with self._locked() as tables:
-            rows = sorted(tables.latest("seal", count), key=lambda row: row.open_ms)
-            return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.seq)) for row in rows]
+            rows = tables.latest_sealed(count)[::-1]
+            return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in rows]
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
         with self._locked() as tables:
@@ -297,6 +299,7 @@ class SQLiteLedger:
             windows = ((row.open_ms, row.close_ms, row.state_of) for row in tables.windows())
             replay.compare(tables.terms, windows, tables.blocks(), root, tables.settings())
             tables.check()
+            tables.check_count()
             self._check_group()
             return replay.count
 
@@ -397,7 +400,10 @@ class SQLiteLedger:
             return {}
         if group not in self._file.members:  # it was opened to look at it
             held = {number: self._tables_of(number) for number, _, _ in stream_numbers(self._file)}
-            self._file.members[group] = {n: tables for n, tables in held.items() if tables.terms.group == group}
+            members = {n: tables for n, tables in held.items() if tables.terms.group == group}
+            for tables in members.values():
+                tables.check()
+            self._file.members[group] = members
         return self._file.members[group]
 
     def _elsewhere(self, keys: NDArray[np.bytes_] | None = None) -> Elsewhere:
@@ -486,6 +492,8 @@ def _prepare(ledgers: Sequence[SQLiteLedger], wanted: Sequence[Terms] | None, st
         with file.changing("EXCLUSIVE", file.forget):
             opening = Opening(file, path)
             found = [opening.find(stream)] if wanted is None else [opening.join(terms) for terms in wanted]
+        if len(ledgers) > _FEW:
+            sums_of(file, path)  # in one pass
         for ledger, place in zip(ledgers, found, strict=True):
             ledger._take(place)
         file.mark("open")

@@ -24,8 +24,9 @@ from ..terms_check import (
     tell_of_a_new_stream,
     tightened,
 )
+from .listing import check_listed, stream_numbers
 from .older_schemas import SCHEMA_VERSION, convert
-from .tables import TABLES, StreamTables, check_listed, stream_numbers
+from .tables import TABLES, StreamTables
 
 _FILE = "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -102,14 +103,13 @@ class Opening:
         if retired:
             raise LedgerMismatch(f"{self._path}: stream {terms.stream!r} was retired: choose another `stream.name`")
         siblings, about = self._siblings_of(terms), replace(terms, stream=terms.root)
-        is_agreed = self._file.agreed.get(folded_name(terms.root)) == about
-        unchecked = [] if is_agreed else list(map(self._tables_of, siblings))
-        for tables in unchecked:
-            check_terms(self._path, tables.terms, terms)
+        unchecked = [] if self._file.agreed.get(folded_name(terms.root)) == about else siblings
+        for number_of_one in unchecked:
+            check_terms(self._path, self._tables_of(number_of_one).terms, terms)
         self._check_keys(siblings, terms)
-        self._tighten(unchecked, terms)
+        salt = self._join_group(terms)  # before each stream is looked at alone: filters are those of all together
+        self._tighten(map(self._tables_of, unchecked), terms)
         self._file.agreed[folded_name(terms.root)] = about
-        salt = self._join_group(terms)
         if terms.stream in self._listed:
             return FoundStream(self._tables_of(number), terms.stream, False, is_new=False)
         RollbackGuard(self._file.guards, number).check_absence()

@@ -94,8 +94,9 @@ class Snapshot(SQLiteLedger):
             yield first
             copy = os.path.join(first._folder, "ledger.db")
             if len(first.streams) > 1:  # rows of one time lie side by side: else each stream would read those of all
-                for statement in _BY_STREAM:
-                    first._file.db.execute(statement)
+                with first._locked():
+                    for statement in _BY_STREAM:
+                        first._file.db.execute(statement)
             for name in first.streams[1:]:
                 with _of_the_original(copy, path):
                     ledger = SQLiteLedger(copy, stream=name)

@@ -84,7 +84,7 @@ class StreamSums:
 
 
 def sums_of(file: LedgerFile, path: str) -> dict[int, StreamSums]:
-    """Return the sums of all streams that have rows, by number; they are read anew after each change.
+    """Return the sums of all streams that have rows, by number.
 
     Raises
     ------
@@ -94,12 +94,32 @@ def sums_of(file: LedgerFile, path: str) -> dict[int, StreamSums]:
     """
     file.write()
     if file.sums is None:
-        found = defaultdict[int, StreamSums](StreamSums)
-        _add_blocks(file.db, path, found)
-        _add_windows(file.db, path, found)
-        file.sums = dict(found)
+        file.sums = _read(file.db, path, "")
     known: dict[int, StreamSums] = file.sums
     return known
+
+
+def stream_sums(file: LedgerFile, path: str, number: int) -> StreamSums:
+    """Return the sums of one stream; if those of all are not known, from its own rows alone.
+
+    Raises
+    ------
+    LedgerDamaged
+        Its rows are out of order.
+    """
+    file.write()
+    found = _read(file.db, path, f"WHERE stream = {number}") if file.sums is None else file.sums
+    return found.get(number) or StreamSums()
+
+
+def most_of(file: LedgerFile, number: int) -> PrivacyLoss:
+    """Return the largest loss of any block of a stream, the block of the total excluded."""
+    file.write()
+    if file.most is None:
+        query = "SELECT stream, max(rho), max(delta) FROM blocks WHERE block != ? GROUP BY stream"
+        file.most = {stream: PrivacyLoss(rho, delta) for stream, rho, delta in file.db.execute(query, (TOTAL_BLOCK,))}
+    found: PrivacyLoss = file.most.get(number) or PrivacyLoss()
+    return found
 
 
 def pane_of(block: str) -> float:
@@ -107,8 +127,15 @@ def pane_of(block: str) -> float:
     return int(block) if block.lstrip("-").isdecimal() else -inf
 
 
-def _add_blocks(db: sqlite3.Connection, path: str, found: defaultdict[int, StreamSums]) -> None:
-    query = "SELECT stream, block, rho, delta, mark FROM blocks ORDER BY block, stream"
+def _read(db: sqlite3.Connection, path: str, which: str) -> dict[int, StreamSums]:
+    found = defaultdict[int, StreamSums](StreamSums)
+    _add_blocks(db, path, which, found)
+    _add_windows(db, path, which, found)
+    return dict(found)
+
+
+def _add_blocks(db: sqlite3.Connection, path: str, which: str, found: defaultdict[int, StreamSums]) -> None:
+    query = f"SELECT stream, block, rho, delta, mark FROM blocks {which} ORDER BY block, stream"
     for number, block, rho, delta, marked in _in_order(db.execute(query), path, "blocks", itemgetter(1, 0)):
         sums = found[number]
         if mark("b", block, rho, delta) != marked:
@@ -120,9 +147,9 @@ def _add_blocks(db: sqlite3.Connection, path: str, found: defaultdict[int, Strea
             sums.most_rho, sums.most_delta = max(sums.most_rho, rho), max(sums.most_delta, delta)
 
 
-def _add_windows(db: sqlite3.Connection, path: str, found: defaultdict[int, StreamSums]) -> None:
+def _add_windows(db: sqlite3.Connection, path: str, which: str, found: defaultdict[int, StreamSums]) -> None:
     query = (
-        "SELECT stream, open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows "
+        f"SELECT stream, open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows {which} "
         "ORDER BY open_ms, close_ms, stream"
     )
     for number, *columns, marked in _in_order(db.execute(query), path, "windows", itemgetter(1, 2, 0)):

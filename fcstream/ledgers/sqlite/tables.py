@@ -23,7 +23,7 @@ from ..files import LedgerFile
 from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_caps, most_of_one_user, tightened
-from .sums import StreamSums, WindowRow, pane_of, sums_of
+from .sums import StreamSums, WindowRow, most_of, pane_of, stream_sums
 
 TABLES = """
 CREATE TABLE streams (
@@ -61,8 +61,8 @@ _ROW = f"{_COLUMNS} journal WHERE stream = ?1"
 # A stream's rows are found one by one, by their numbers: between two of them lie those of other streams.
 _UP = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n + 1 FROM rows WHERE n < ?3) "
 _ROWS = f"{_UP}{_COLUMNS} rows CROSS JOIN journal ON seq = n AND stream = ?1"
-_DOWN = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n - 1 FROM rows WHERE n > 0) "
-_LATEST = f"{_DOWN}{_COLUMNS} rows CROSS JOIN journal ON seq = n AND stream = ?1 WHERE kind = ?3 LIMIT ?4"
+_DOWN = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n - 1 FROM rows WHERE n > ?3) "
+_CHARGED = f"{_DOWN}SELECT n FROM rows CROSS JOIN journal ON seq = n AND stream = ?1 WHERE kind = 'charge' LIMIT 1"
 _NEWEST = (
     "WITH RECURSIVE rows (n) AS (SELECT seq FROM journal WHERE seq = ?2 AND stream = ?1 UNION ALL "
     "SELECT seq FROM rows CROSS JOIN journal ON seq = n + 1 AND stream = ?1) SELECT max(n) FROM rows"
@@ -134,7 +134,9 @@ class StreamTables:
         # Of blocks of panes, and of windows that have no release yet: what was written, with its mark.
         self._open_blocks: dict[str, tuple[PrivacyLoss, int]] = {}
         self._newest_pane: float = inf  # no pane opens later that was charged
-        self._seen = 0  # a row of the journal, from which the last one is looked for
+        self._seen = -1  # the journal's last row, when it was looked for last
+        # Down from which row of the journal a charge was looked for, the link of that row, and what was found.
+        self._charged: tuple[int, bytes, Row | None] = -1, b"", None
         self._most: PrivacyLoss | None = None  # of all blocks but these and the total; None if nobody knows
         self._counted: set[str] = set()  # those of these blocks whose loss of before is in it
         self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
@@ -214,12 +216,25 @@ class StreamTables:
         indexed = self.do(query).fetchall()
         if [seq for (seq,) in indexed] != sorted(sums.waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
-        streams = max(1, len(sums_of(self._file, self.path)))
+        streams = self._file.db.execute("SELECT count(*) FROM streams").fetchone()[0]
         start = max(0, self.head.seq - max(_LEAST_TAIL, hash_chain.TAIL // streams))
         if start:
             self._linked(0)
         for _ in self.journal(start):
             pass
+
+    def check_count(self) -> None:
+        """Check that the journal holds no row beyond its head.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        (rows,) = self.do("SELECT count(*) FROM journal WHERE stream = ?").fetchone()
+        if rows != self.head.seq + 1:
+            raise LedgerDamaged(
+                f"{self.path} is damaged: the journal has {rows} rows, its head knows of {self.head.seq + 1}"
+            )
 
     def _adopt_sums(self, sums: StreamSums) -> None:
         """Keep in memory what the rows add up to."""
@@ -245,7 +260,7 @@ class StreamTables:
         return self._sums().costs
 
     def _sums(self) -> StreamSums:
-        return sums_of(self._file, self.path).get(self.number) or StreamSums()
+        return stream_sums(self._file, self.path, self.number)
 
     def adopt(self, terms: Terms) -> None:
         """Record new terms in the hash chain."""
@@ -336,34 +351,48 @@ class StreamTables:
     def last_sealed(self) -> WindowRow | None:
         """Return the row of the newest window that has a release."""
         if self._sealed is None:
-            self._sealed = (next(self.windows("AND state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None),)
+            self._sealed = (next(iter(self.latest_sealed(1)), None),)
         return self._sealed[0]
 
-    def latest(self, kind: str, count: int) -> list[Row]:
-        """Return the last rows of one kind in the journal, at most so many, the last one first."""
-        return [Row(*columns) for *columns, _ in self.do(_LATEST, (self._newest_row(), kind, count))]
-
-    def _newest_row(self) -> int:
-        """Return the number of the journal's last row, which another ledger of this process may have written."""
-        for start in (self._seen, self.head.seq):
-            (found,) = self.do(_NEWEST, (start,)).fetchone()
-            if found is not None:
-                break
-        self._seen = int(found)
-        return self._seen
+    def latest_sealed(self, count: int) -> list[WindowRow]:
+        """Return the rows of the newest windows that have a release, at most so many, the newest first."""
+        which = "AND state != 'charged' ORDER BY open_ms DESC, close_ms DESC LIMIT ?"
+        return list(self.windows(which, (count,)))
 
     def last_charged(self) -> WindowKey:
         """Return the window that was charged last; the journal must hold a charge."""
-        [row] = self.latest("charge", 1)
+        row = self._last_charge()
+        assert row is not None
         return WindowKey(row.open_ms, row.close_ms)
 
     def last_blocks(self) -> list[str] | None:
         """Return the blocks of the window that was charged last; None if none was charged."""
-        rows = self.latest("charge", 1)
-        return rows[0].blocks.split(",") if rows else None
+        row = self._last_charge()
+        return None if row is None else row.blocks.split(",")
+
+    def _last_charge(self) -> Row | None:
+        """Return the journal's last row of a charge, which another ledger of this process may have written."""
+        end = self._newest_row()
+        searched, link, row = self._charged
+        if searched > end or (searched >= 0 and self.link_at(searched) != link):  # it was rolled back
+            searched, row = -1, None
+        if searched < end:
+            found = self.do(_CHARGED, (end, searched + 1)).fetchone()
+            row = row if found is None else self._linked(found[0])[0]
+            self._charged = end, self.link_at(end), row
+        return row
+
+    def _newest_row(self) -> int:
+        """Return the number of the journal's last row."""
+        for start in (max(self._seen, self.head.seq), self.head.seq):
+            (found,) = self.do(_NEWEST, (start,)).fetchone()
+            if found is not None:
+                self._seen = int(found)
+                return self._seen
+        raise LedgerDamaged(f"{self.path}: journal row {self.head.seq} is missing")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
-        marked, key = mark("w", *new), new[:2]
+        marked, key, self._file.sums = mark("w", *new), new[:2], None
         _, before = self._open_windows.pop(key, (None, None))
         if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
             self._open_windows[key] = new, marked
@@ -372,7 +401,7 @@ class StreamTables:
                 self._settle(block)
         if new.state != "charged" and self._sealed is not None:
             newest = self._sealed[0]
-            if newest is None or newest.open_ms <= new.open_ms:
+            if newest is None or newest[:2] <= key:
                 self._sealed = (new,)
         place, row = (self.number, *key), (self.number, *new, marked)
         if old is None:
@@ -409,6 +438,7 @@ class StreamTables:
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
         marked, pane = mark("b", block, *new.parts), pane_of(block)
+        self._file.sums = self._file.most = None
         _, before = self._open_blocks.pop(block, (None, None))
         if old is None:
             self._newest_pane = max(self._newest_pane, pane)
@@ -438,8 +468,7 @@ class StreamTables:
     def max_spent_of_all(self) -> PrivacyLoss:
         """Return the largest loss spent by any block, the block of the total excluded."""
         if self._most is None:
-            query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks WHERE stream = ? AND block != ?"
-            self._most, self._counted = PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone()), set(self._open_blocks)
+            self._most, self._counted = most_of(self._file, self.number), set(self._open_blocks)
         return max_loss([self._most, *(spent for spent, _ in self._open_blocks.values())])
 
     def settings(self) -> dict[str, str]:
@@ -531,55 +560,6 @@ class StreamTables:
         """Run a statement whose first value is the number of this stream, after all that waits was written."""
         self._file.write(self.number)
         return self._file.db.execute(query, (self.number, *values))
-
-
-def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
-    """Return the number, the name and the retired flag of every stream in a file."""
-    return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
-
-
-def check_listed(file: LedgerFile, path: str) -> dict[int, StreamTables]:
-    """Check that the list of streams names every stream's tables, and that no stream is older than its rollback guard.
-
-    A stream whose tables were lost would otherwise start again with a fresh budget. Returns the tables that were read,
-    by number; none if the list was checked before.
-
-    Raises
-    ------
-    LedgerDamaged
-    """
-    if file.is_listed:
-        return {}
-    listed, found = stream_numbers(file), dict[int, StreamTables]()
-    numbers = [number for number, _, _ in listed]
-    first = {number for (number,) in file.db.execute("SELECT stream FROM journal WHERE seq = 0")}
-    if numbers != list(range(1, len(listed) + 1)) or not first == set(numbers) >= sums_of(file, path).keys():
-        raise LedgerDamaged(f"{path} is damaged: its list of streams disagrees with its tables")
-    for number, name, retired in listed:
-        tables = found[number] = StreamTables(file, path, number)
-        tables.open()
-        check_stream_name(path, tables, name, retired)
-        tables.guard.check(tables.head.seq, tables.head.chain, tables.link_at)
-    file.is_listed = True
-    return found
-
-
-def settings_of(file: LedgerFile, path: str, numbers: Iterable[int]) -> dict[str, str]:
-    """Return the settings of several streams; where some have the same, that of the first."""
-    wanted, found = set(numbers), dict[str, str]()
-    file.write()
-    for number, key, value, stored in file.db.execute("SELECT stream, key, value, mark FROM settings ORDER BY stream"):
-        if number in wanted:
-            if mark("s", key, value) != stored:
-                raise LedgerDamaged(f"{path} is damaged: setting {key} disagrees with the mark beside it")
-            found.setdefault(key, value)
-    return found
-
-
-def check_stream_name(path: str, tables: StreamTables, name: str, retired: int) -> None:
-    """Check that a stream is listed under its own name, or under the name that it got when it was retired."""
-    if name != tables.name or bool(retired) != tables.is_retired:
-        raise LedgerDamaged(f"{path} is damaged: stream {tables.name!r} is listed as {name!r}")
 
 
 def rows_of(found: Iterable[tuple[Row, bytes]]) -> list[Row]:

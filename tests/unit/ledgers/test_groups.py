@@ -224,6 +224,21 @@ def test_streams_of_a_group_state_the_same_unit_and_caps(url):
         open_ledger(url, terms("d", capacity=PrivacyLoss(299, 100)))
 
 
+def test_a_cap_of_a_group_of_keys_is_not_lowered_below_what_all_have_spent(url):
+    """Each key was looked at alone; a ledger that had spent more than its cap was damaged from then on."""
+    for name in ("a/x", "a/y"):
+        ledger = open_ledger(url, terms(name, "stream", capacity=PrivacyLoss(100)))
+        assert ledger.charge([Request(window(0), PrivacyLoss(40), ("stream",))])[0].refusal is None
+        ledger.close()
+    with pytest.raises(LedgerMismatch, match="cannot be lowered below what is spent"):
+        open_ledger(url, terms("a/x", "stream", capacity=PrivacyLoss(60)))
+    open_ledger(url, terms("a/x", "stream", capacity=PrivacyLoss(80))).close()
+    reader = open_reader(url, "a/y")
+    assert reader.terms.capacity == PrivacyLoss(80)
+    reader.verify()
+    reader.close()
+
+
 def test_two_processes_at_once_never_pass_the_cap(postgres):
     """Each charges another stream as fast as it can; what is granted together fits the cap exactly once."""
     ledgers = [postgres.open(terms(f"s{i}", "stream", capacity=PrivacyLoss(100))) for i in range(4)]

@@ -14,7 +14,7 @@ from support.embedded_ledgers import LOSS, TERMS, filled
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from fcstream.ledgers import open_ledger
+from fcstream.ledgers import hash_chain, open_ledger
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -72,6 +72,38 @@ def test_edited_ledgers_are_found_out(tmp_path, edit, what):
     for terms in (None, TERMS):
         with pytest.raises(LedgerDamaged, match=what):
             SQLiteLedger(str(tmp_path / "l.db"), terms)
+
+
+@pytest.mark.parametrize("seq", [-1, 999])
+def test_rows_that_the_head_does_not_know_are_found_out(tmp_path, seq):
+    filled(tmp_path / "l.db")
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        columns = "kind, open_ms, close_ms, rho, delta, blocks, body, chain"
+        db.execute(f"INSERT INTO journal SELECT stream, {seq}, {columns} FROM journal WHERE seq = 1")
+    db.close()
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    with pytest.raises(LedgerDamaged, match=r"the journal has \d+ rows, its head knows of"):
+        ledger.verify()
+    ledger.close()
+
+
+def test_the_last_charge_is_found_though_an_old_row_of_the_journal_is_lost(tmp_path, monkeypatch):
+    """Else a window that is not the last one of its users could be refunded, and a group forget whom it leaves out."""
+    monkeypatch.setattr(hash_chain, "TAIL", 10)
+    users = Terms("s", "user", PrivacyLoss(1000), "{}")
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), users)
+    keys = np.array(sorted([b"a" * 16, b"b" * 16]))
+    for i in range(20):
+        ledger.charge([Request(window(i), PrivacyLoss(1), (), keys)])
+        ledger.seal([SealedRelease(window(i), b"{}")])
+    ledger.close()
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute("DELETE FROM journal WHERE seq = 5")
+    db.close()
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), users)
+    assert ledger._tables.last_charged() == window(19)
+    assert ledger.latest_sealed(1)[0][0] == window(19)
+    ledger.close()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from fcstream.errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMisma
 from fcstream.ledgers import joint_ledger, open_ledger, open_ledgers, open_reader
 from fcstream.ledgers.base import EpochState, Request, SealedRelease, Terms
 from fcstream.ledgers.memory import MemoryLedger
+from fcstream.ledgers.retired_streams import retire
+from fcstream.ledgers.sqlite import sums
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import window
 
@@ -72,6 +74,41 @@ def test_a_cap_is_lowered_for_all_or_none(tmp_path):
     assert {reader.terms.capacity for reader in readers} == {PrivacyLoss.cap(1, 1e-6)}
     assert [reader.verify() for reader in readers] == [1] * 4  # one row says the new terms
     close_all(readers)
+
+
+def test_the_rows_of_many_streams_are_read_in_few_passes(tmp_path, monkeypatch):
+    """Each stream's rows lie among those of all others: a pass for each would cost the square of their number."""
+    url, passes, real = f"sqlite:{tmp_path / 'l.db'}", [], sums._read
+    monkeypatch.setattr(sums, "_read", lambda *values: passes.append(1) or real(*values))
+    many = [replace(TERMS[0], stream=f"s/{i}") for i in range(30)]
+    ledgers = open_ledgers(url, many)
+    joint = joint_ledger(ledgers)
+    for i in range(3):
+        joint.charge_together([(ledger, [Request(window(i), LOSS, (f"{i}", f"{i + 1}"))]) for ledger in ledgers])
+        joint.seal_together([(ledger, [SealedRelease(window(i), b"answer", LOSS)], []) for ledger in ledgers])
+    close_all(ledgers)
+    for capacity in (many[0].capacity, PrivacyLoss.cap(1, 1e-6)):  # the second time the cap of each is lowered
+        passes.clear()
+        ledgers = open_ledgers(url, [replace(terms, capacity=capacity) for terms in many])
+        asked = []
+        ledgers[0]._file.db.set_trace_callback(asked.append)
+        assert {ledger.spent() for ledger in ledgers} == {PrivacyLoss()}
+        assert {ledger.last_sealed()[0] for ledger in ledgers} == {window(2)}
+        ledgers[0]._file.db.set_trace_callback(None)
+        assert not [text for text in asked if "FROM windows" in text or "FROM blocks" in text]
+        joint_ledger(ledgers).charge_together([(ledgers[0], [Request(window(3), LOSS, ("0",))])])
+        assert ledgers[0].spent() == LOSS
+        ledgers[0].seal([SealedRelease(window(3), b"answer", LOSS)])
+        ledgers[0]._file.db.set_trace_callback(asked.append)
+        assert {ledger.spent() for ledger in ledgers} == {PrivacyLoss()}
+        ledgers[0]._file.db.set_trace_callback(None)
+        assert len([text for text in asked if "FROM blocks" in text]) <= 1
+        close_all(ledgers)
+        assert len(passes) <= 2
+        many = many[1:]
+    passes.clear()
+    assert len(retire(url, "s")) == 30
+    assert len(passes) <= 2
 
 
 def test_calls_for_several_streams_take_effect_together_or_not_at_all(tmp_path):
