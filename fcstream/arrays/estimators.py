@@ -263,7 +263,7 @@ def _dense(X: Any) -> ArrayLike:
     """Return what may be read as numbers; sparse matrices and complex numbers may not."""
     if hasattr(X, "toarray"):
         raise ConfigError("must be dense: a sparse matrix is not read, give X.toarray()", "X")
-    values = np.asarray(X)
+    values: Any = np.asanyarray(X)  # which leaves a mask where it is
     if values.dtype.kind == "c":
         raise ConfigError("must hold real numbers. Complex data not supported", "X")
-    return values
+    return values  # type: ignore[no-any-return]

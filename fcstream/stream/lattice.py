@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -24,6 +25,7 @@ MAX_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
 SMALLEST, LARGEST = 1e-100, 1e100
 """Public numbers beyond these are taken for mistakes; their differences, quotients and squares could overflow."""
+_NO_NUMBERS = (datetime, timedelta, np.datetime64, np.timedelta64, complex, np.complexfloating)
 _AT_ONCE = 2**15  # numbers that become coordinates at once
 _FEW, _FEW_FEATURES = 1000, 3
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
@@ -36,11 +38,29 @@ def exact(value: float | int | str | Fraction) -> Fraction:
 
 
 def as_doubles(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
-    """Return an array of what a caller gave as the argument `key`."""
+    """Return an array of what a caller gave as the argument `key`, with NaN for masked cells.
+
+    Raises
+    ------
+    ConfigError
+        It holds anything but numbers; moments, time spans and complex numbers are none.
+    """
     try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+        given: Any = [_unmasked(row) for row in values] if isinstance(values, (list, tuple)) else _unmasked(values)
+        array = np.asarray(given)
+        kinds = set(map(type, array.ravel().tolist())) if array.dtype.kind == "O" else {array.dtype.type}
+        if not any(issubclass(kind, _NO_NUMBERS) for kind in kinds):
+            return np.asarray(given if array.dtype.kind == "O" else array, np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"must be {what}", key) from None
+    raise ConfigError(f"must be {what}: moments, time spans and complex numbers are none, convert them", key)
+
+
+def _unmasked(values: Any) -> Any:
+    """Return an array with NaN for its masked cells; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "mMc":
+        return values
+    return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
 
 
 def as_rows(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
