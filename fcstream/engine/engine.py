@@ -241,16 +241,16 @@ class Engine:
             polars, a table of Arrow) has everything in columns named as in the configuration, times in
             `stream.time_unit` or as moments; then only `arrival_ms` and `positions` may be given too.
         points : array or data frame (n, d)
-            Raw features in the configuration's order and their own units; left out if there are none. NaN says that an
-            optional one is missing.
+            Raw features in the configuration's order and units, if there are any; NaN says that an optional one is
+            missing. A whole number is the level of a category with that text; in arrays and lists, if none of the
+            levels is a whole number's text, it is the level's place, counted from 0.
         ids : sequence of str or int (n,), optional
             The user of each record: required with the unit ``user``, else refused. From 2**53 on, pandas must hold
             them as ``Int64`` or text.
         arrival_ms : int or int array (n,), optional
             Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
         positions : int array (n,), optional
-            Identity of each record in its source: a position seen before is rejected as a duplicate. Without it every
-            pushed row is a record of its own.
+            Identity of a record in its source; a second one is a `duplicate`. Left out, each row is its own record.
 
         Raises
         ------

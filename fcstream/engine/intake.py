@@ -64,9 +64,10 @@ def read_pushed(
             raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
         if (keys is None) != (schema.key is None):
             raise ConfigError("must be given with `stream.key`, and only then", "keys")
-        if columns_of(points) is not None:
+        from_table = columns_of(points) is not None
+        if from_table:
             points = read_points(schema, points)
-        batch, n = read_push(schema, times_ms, points, ids, keys)
+        batch, n = read_push(schema, times_ms, points, ids, keys, from_table=from_table)
     else:
         for name, given in (("points", points), ("ids", ids), ("keys", keys)):
             if given is not None:

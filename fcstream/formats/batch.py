@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from .envelopes import AskedFields, EnvelopeField, asked_fields
 from .paths import FieldPath
 from .texts import UnusableRecord as UnusableRecord
-from .texts import parse_text, plain_texts
+from .texts import is_whole, parse_text, plain_texts
 
 TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
 PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
@@ -308,7 +308,7 @@ def _ticks(value: Any) -> int:
     """Read a whole number of ticks without making a float of it; a fraction of a tick is cut off."""
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         return int(value)
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+    if is_whole(value):
         return int(value)
     return math.floor(parse_number(value))
 
@@ -357,7 +357,7 @@ def parse_number(value: Any) -> float:
     if isinstance(value, str):
         if "_" in value:
             raise UnusableRecord("not_a_number")
-    elif isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+    elif not (isinstance(value, (float, np.floating)) or is_whole(value)):
         raise UnusableRecord("not_a_number")
     try:
         number = float(value)
@@ -379,7 +379,7 @@ def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
         ``missing`` or ``unknown_level``.
     """
     try:
-        code = codes.get(value)
+        code = None if isinstance(value, np.timedelta64) else codes.get(value)
     except TypeError:  # a list, an object, or what MessagePack calls an extension
         code = None
     if code is None:
@@ -412,11 +412,11 @@ def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False)
 def _says_missing(value: Any, texts: Collection[str]) -> bool:
     """Tell whether a value that is no number and no level is a declared text for "no value"; a whole number is
     compared as text."""
-    if not texts or isinstance(value, (bool, np.bool_)):
+    if not texts:
         return False
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, (int, np.integer)):
+    if is_whole(value):
         return abs(int(value)) < MAX_TIME_MS and str(int(value)) in texts
     return isinstance(value, str) and value.strip() in texts
 
@@ -437,7 +437,7 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if not is_whole(value):
         raise UnusableRecord(reason)
     try:
         return str(int(value))

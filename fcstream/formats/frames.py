@@ -88,14 +88,22 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
     ConfigError
         A column is missing, or occurs twice.
     """
-    names, columns = columns_of(table) or [], []
-    for name in map(schema.column, schema.columns):
-        if names.count(name) != 1:
-            raise ConfigError(f"must have one column {name!r} of numbers", "points")
-        columns.append(as_array(table[name]))
-    if not schema.texts and all(column.dtype.kind in "iuf" for column in columns):
-        return np.column_stack([unmasked(column) for column in columns])
-    cells = [[math.nan if (found := _cell(value)) is None else found for value in column] for column in columns]
+    names, columns = columns_of(table) or [], {}
+    for name in schema.columns:
+        column = schema.column(name)
+        if names.count(column) != 1:
+            raise ConfigError(f"must have one column {column!r} of numbers", "points")
+        columns[name] = as_array(table[column])
+    if not schema.texts and all(column.dtype.kind in "iuf" for column in columns.values()):
+        numbers = np.column_stack([unmasked(column) for column in columns.values()])
+        if not any(np.isnan(numbers[:, k]).any() for k, name in enumerate(columns) if name in schema.levels):
+            return numbers
+    cells = []
+    for name, column in columns.items():
+        if name in schema.levels or name in schema.texts:
+            cells.append(list(map(_cell, whole_cells(table[schema.column(name)]))))
+        else:
+            cells.append([math.nan if (found := _cell(value)) is None else found for value in column])
     return list(zip(*cells, strict=True))
 
 
@@ -163,6 +171,8 @@ def _cell(value: Any) -> Any:
     """Convert one cell to a Python value; None if it is empty."""
     if value is np.ma.masked:
         return None
+    if isinstance(value, (np.datetime64, np.timedelta64)):  # as Python's own they may be integers
+        return None if np.isnat(value) else value
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -19,6 +19,7 @@ from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .fields import LONGEST_MESSAGE, most_rows
+from .levels import read_as_texts, read_codes
 from .nested import objects_decoder
 from .registry import find, make_decoder
 
@@ -145,6 +146,7 @@ class FloatBlocks:
     """Decoder of packed rows ``<i8, d x <f8``."""
 
     def __init__(self, schema: Schema) -> None:
+        self._schema, self._as_texts = schema, read_as_texts(schema)
         self._dimension = len(schema.features)
         self._row = np.dtype([("time", "<i8"), ("values", "<f8", (self._dimension,))])
         self._max_rows = most_rows(self._dimension)
@@ -166,8 +168,11 @@ class FloatBlocks:
                 times[start:stop] = rows["time"]
                 values[start:stop] = rows["values"]
         positions = first_position + np.repeat(np.arange(len(lines)), counts)
+        values, wrong = read_codes(values, self._schema, self._as_texts)
         good = (times >= -MAX_TIME_MS) & (times <= MAX_TIME_MS)
         rejections += [Rejection("bad_time", position) for position in positions[~good].tolist()]
+        rejections += [Rejection(reason, int(positions[i])) for i, reason in wrong.items() if good[i]]
+        good[list(wrong)] = False
         if not rejections:
             return Batch(times, values, positions)
         return Batch(times[good], values[good], positions[good], _sorted(rejections))

@@ -26,14 +26,19 @@ from .batch import (
     plain_labels,
     ticks_to_ms,
 )
+from .levels import code_of, read_as_texts, read_codes
+from .texts import is_whole
 
 _ROW = (list, tuple, np.ndarray)
 
 
-def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -> tuple[Batch, int]:
+def read_push(
+    schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any, *, from_table: bool = False
+) -> tuple[Batch, int]:
     """Make a batch of rows in arrays, with rejections of the unusable ones; also returns the number of rows.
 
-    Positions are numbers of rows.
+    Positions are numbers of rows. `from_table`: the points are what `fcstream.formats.frames.read_points` returned.
+
     Raises
     ------
     ConfigError
@@ -41,7 +46,8 @@ def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -
     """
     times, good_times = read_column(times_ms, "times_ms")
     n = len(times)
-    values, texts, odd = _read_features(points, n, schema)
+    as_texts = frozenset(schema.levels) if from_table else read_as_texts(schema)
+    values, texts, odd = _read_features(points, n, schema, as_texts)
     users = parts = None
     if ids is not None:
         users, unmatched = read_labels(ids, n)
@@ -73,7 +79,7 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
         return batch, None if arrivals is None else arrivals[batch.positions]
     where, named = np.arange(n), np.ones(n, np.bool_)
     if positions is not None:
-        where, named = read_column(positions, "positions", n, 2**62)
+        where, named = read_column(positions, "positions", n, 2**62, moments=False)
     stamped = np.ones(n, np.bool_)
     if arrival_ms is not None:
         arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
@@ -88,9 +94,9 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
 
 
 def read_column(
-    values: Any, name: str, size: int | None = None, limit: int = MAX_TIME_MS
+    values: Any, name: str, size: int | None = None, limit: int = MAX_TIME_MS, *, moments: bool = True
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Read whole numbers below `limit` in absolute value, or date-times in ms; also tells which rows hold one.
+    """Read whole numbers below `limit` in absolute value, or `moments` in ms; also tells which rows hold one.
 
     For floats and pandas' own types the limit is 2**53. An array of numbers is read at once, anything else value by
     value.
@@ -98,10 +104,15 @@ def read_column(
     Raises
     ------
     ConfigError
-        There is not exactly one value a row.
+        There is not exactly one value a row, or the column holds time spans, or moments where there may be none.
     """
     limit = min(limit, MAX_TIME_MS) if _may_turn_float(values) else limit
     values = as_array(values)
+    kind = values.dtype.kind if isinstance(values, np.ndarray) else ""
+    if kind == "m" or (kind == "M" and not moments):
+        wanted = "Unix milliseconds or moments" if moments else "whole numbers"
+        held = "time spans" if kind == "m" else "moments, of which several may lie in one millisecond"
+        raise ConfigError(f"must hold {wanted}, got {held}: convert them first", name)
     if isinstance(values, np.ndarray) and values.dtype.kind == "M":
         column, good = datetimes_to_ms(np.atleast_1d(np.ma.filled(values, np.datetime64("NaT"))))
     elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
@@ -113,7 +124,7 @@ def read_column(
         column = np.where(good, array, 0).astype(np.int64)
     else:
         scalar = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
-        whole = [_whole(value, limit) for value in ([values] if scalar else values)]
+        whole = [_whole(value, limit, moments) for value in ([values] if scalar else values)]
         good = np.array([value is not None for value in whole], np.bool_)
         column = np.array([value or 0 for value in whole], np.int64)
     if column.ndim != 1 or (size is not None and len(column) != size):
@@ -121,9 +132,11 @@ def read_column(
     return column, good
 
 
-def _whole(value: Any, limit: int) -> int | None:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+def _whole(value: Any, limit: int, moments: bool) -> int | None:
+    if is_whole(value):
         return int(value) if abs(int(value)) < limit else None
+    if not moments and isinstance(value, (datetime, np.datetime64)):
+        return None
     if isinstance(value, datetime):
         return datetime_to_ms(value) if value == value else None  # NaT of pandas is unequal to itself
     if isinstance(value, np.datetime64):
@@ -179,12 +192,12 @@ def read_moment(now_ms: Any, name: str) -> int:
     """
     column, good = read_column(now_ms, name)
     if len(column) != 1 or not good[0]:
-        raise ConfigError("must be Unix milliseconds, a whole number below 2**53 in size", name)
+        raise ConfigError("must be Unix milliseconds, a whole number below 2**53 in size, or a moment", name)
     return int(column[0])
 
 
 def _read_features(
-    points: Any, n: int, schema: Schema
+    points: Any, n: int, schema: Schema, as_texts: frozenset[str]
 ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]], dict[int, str]]:
     """Read raw rows: numbers (n, d), texts by feature, and which rows are unusable, and why. See `read_rows`.
 
@@ -196,14 +209,14 @@ def _read_features(
         The number of rows or their length is wrong.
     """
     if not schema.texts:
-        values, odd = read_rows(points, n, schema)
+        values, odd = read_rows(points, n, schema, as_texts)
         return values, {}, odd
     names, is_one = schema.columns, len(schema.columns) == 1
     if isinstance(points, (str, bytes)) and n == 1 and is_one:
         points = [points]
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {len(names)} values", "points")
-    rows = list(as_cells(points) if is_one and getattr(points, "ndim", 1) == 1 else points)
+    rows = list(whole_cells(points) if is_one and getattr(points, "ndim", 1) == 1 else points)
     if is_one and len(rows) == n and set(map(type, rows)) <= {str}:
         return np.empty((n, 0)), *_read_texts({names[0]: rows}, schema)
     if is_one and not any(isinstance(row, _ROW) for row in rows):
@@ -220,7 +233,7 @@ def _read_features(
     columns = dict(zip(names, zip(*cells, strict=True) if cells else [()] * len(names), strict=True))
     odd = {i: "broken_record" for i, fits in enumerate(shaped) if not fits}
     numbers = list(zip(*(columns[name] for name in schema.features), strict=True)) if schema.features else None
-    values, wrong = read_rows(numbers, n, schema) if n else (np.empty((0, len(schema.features))), {})
+    values, wrong = read_rows(numbers, n, schema, as_texts) if n else (np.empty((0, len(schema.features))), {})
     texts, refused_texts = _read_texts(columns, schema)
     return values, texts, refused_texts | wrong | odd
 
@@ -246,11 +259,13 @@ def _present(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64], dict[int, str]]:
+def read_rows(
+    points: Any, n: int, schema: Schema, as_texts: frozenset[str]
+) -> tuple[NDArray[np.float64], dict[int, str]]:
     """Read raw rows (n, d); also tells which rows are unusable, and why.
 
     In arrays, NaN and infinity are left to the range check. For a feature that is not a number, texts and Booleans are
-    levels, and numbers are codes.
+    levels; whole numbers are levels too if it is among `as_texts`, and else their places.
 
     Raises
     ------
@@ -266,7 +281,7 @@ def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64],
             values = values[None, :]
         if values.shape != (n, dimension):
             raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
-        return values, {}
+        return read_codes(values, schema, as_texts)
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {dimension} numbers", "points")
     rows = list(points)
@@ -284,16 +299,17 @@ def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64],
             continue
         try:
             for k, (name, value) in enumerate(zip(schema.features, row, strict=True)):
-                values[i, k] = _value(value, name, schema)
+                values[i, k] = _value(value, name, schema, as_texts)
         except UnusableRecord as refused:
             odd[i] = refused.reason
     return values, odd
 
 
-def _value(value: Any, name: str, schema: Schema) -> float:
+def _value(value: Any, name: str, schema: Schema, as_texts: frozenset[str]) -> float:
     """Read one cell of a row of Python objects; as in arrays, NaN means that an optional value is missing."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number:
+    if name in schema.levels:
+        return code_of(value, name, schema, name in as_texts)
+    if not (isinstance(value, (float, np.floating)) or is_whole(value)):
         return parse_feature(value, name, schema)
     return math.nan if name in schema.optional and value != value else parse_number(value)
 
@@ -304,8 +320,8 @@ def as_array(values: Any) -> Any:
     Integers with nulls become a masked array of integers: as floats, one null would round all other rows. Any other
     object is returned unchanged.
     """
-    if isinstance(values, np.ndarray) or not hasattr(values, "to_numpy"):
-        return values
+    if isinstance(values, (np.ndarray, datetime, timedelta)) or not hasattr(values, "to_numpy"):
+        return values  # pandas' own moments have that method too
     absent = _nulls(values)
     array = _filled(values)
     if not absent.any():
@@ -368,12 +384,13 @@ def are_texts(cells: NDArray[np.object_]) -> bool:
 def _as_whole(cell: Any, limit: float) -> Any:
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return int(cell) if abs(float(cell)) < MAX_TIME_MS else math.inf
-    is_whole = isinstance(cell, (int, np.integer)) and not isinstance(cell, bool)
-    return math.inf if is_whole and abs(int(cell)) >= limit else cell
+    return math.inf if is_whole(cell) and abs(int(cell)) >= limit else cell
 
 
 def as_cells(values: Any) -> NDArray[np.object_]:
     """Convert a column to Python values, None for nulls; whole numbers stay whole if there are nulls."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM" and values.ndim == 1:
+        return as_objects(list(values))  # numpy's lists hold integers where the unit is a nanosecond
     for name in ("to_pylist", "to_list", "tolist"):
         if hasattr(values, name):
             cells = as_objects(getattr(values, name)())

@@ -23,6 +23,11 @@ class UnusableRecord(Exception):
         self.reason = reason
 
 
+def is_whole(value: Any) -> bool:
+    """Tell whether a value is a whole number: no truth value, and no time span, which is an integer to numpy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
 def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
     """Read one text in Unicode's normal form C; a whole number becomes its decimal text.
 
@@ -38,7 +43,7 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
             value = value.decode()
         except UnicodeDecodeError:
             raise UnusableRecord("not_a_text") from None
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+    if is_whole(value):
         if abs(int(value)) >= 10**4000:  # Python writes no much longer ones
             raise UnusableRecord("too_long")
         value = str(int(value))

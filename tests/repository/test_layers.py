@@ -209,6 +209,7 @@ INSIDE = {
         "columns",
         "csv_dialect",
         "rows",
+        "levels",
         "__init__",
         "batch",
         "paths",

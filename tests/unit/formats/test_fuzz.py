@@ -110,7 +110,9 @@ def floats_body(rng, kind):
     rows = [rng.choice([5, 2**53, -(2**63), rng.getrandbits(63)]) for _ in range(rng.randrange(5))]
     width = 1 + len(SCHEMAS[kind].features)
     return b"".join(
-        int(at).to_bytes(8, "little", signed=True) + rng.randbytes(8 * (width - 1)) for at in rows
+        int(at).to_bytes(8, "little", signed=True)
+        + b"".join(rng.choice([rng.randbytes(8), bytes(8)]) for _ in range(width - 1))
+        for at in rows
     ) + rng.randbytes(rng.choice([0, 0, 1, 7]))
 
 
