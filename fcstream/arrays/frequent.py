@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..formats.batch import as_objects
-from ..formats.rows import as_cells, read_labels
+from ..formats.rows import read_labels, whole_cells
 from ..formats.texts import MAX_BYTES, plain_texts
 from ..noise.samplers import Noise
 from ..releases.base import Release
@@ -93,7 +93,7 @@ def private_frequent(
         raise ConfigError(error.message, error.key.removeprefix("release.")) from None
     if isinstance(values, (str, bytes)):
         raise ConfigError("must be a sequence of texts", "values")
-    texts = as_objects(plain_texts(as_cells(values), max_bytes))
+    texts = as_objects(plain_texts(whole_cells(values), max_bytes))
     usable = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
     counter = mechanism.counter(0, 1, noise)
     if ids is None:

@@ -62,3 +62,11 @@ def test_moments_spans_and_complex_numbers_are_no_numbers(odd):
     """They were taken as plain numbers, complex ones without their imaginary part."""
     with pytest.raises(ConfigError, match=r"points: must be .*: moments, time spans and complex numbers are none"):
         f.private_sum(odd, rho=1, **BOX)
+
+
+def test_one_missing_entry_leaves_whole_numbers_what_they_are():
+    """pandas makes floats of them, and all were left out."""
+    pd = pytest.importorskip("pandas")
+    answer = f.private_frequent(pd.Series([7] * 50 + [None]), rho=100, delta=1e-3, noise=seeded())
+    assert answer.parts["levels"] == ["7"]
+    assert abs(answer.value[0] - 50) < 5
