@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.helpers import rows, sample
 
 import fcstream
-from fcstream import Noise, SeededEntropy
+from fcstream import ConfigError, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config
 from fcstream.releases.statistics.sum import LARGEST_VARIANCE, NoisySum, Range, SumCounter, WindowSums
@@ -51,7 +51,7 @@ def released(mechanism, points):
 FEATURE = st.builds(
     lambda low, width, origin, scale: {"minimum": low, "maximum": low + width, "origin": origin, "scale": scale},
     st.integers(-40, 40),
-    st.integers(1, 60),
+    st.integers(2, 60),  # of at least two lattice points
     st.sampled_from([0.0, 3.0, -17.5, 0.3, 100.0]),
     st.sampled_from([1.0, 2.0, 0.25]),
 )
@@ -213,3 +213,15 @@ def test_a_plan_warns_of_rounding_that_is_larger_than_the_noise():
     mechanism = NoisySum.of(PrivacyLoss.charge(1.0), coarse)
     assert "50000 steps" in mechanism.notes(100_000, coarse).warnings[0]
     assert mechanism.notes(2, coarse).warnings == ()
+
+
+def test_a_range_of_a_single_lattice_point_is_refused_when_the_configuration_is_read():
+    """It was charged, and its release failed; beside another feature its sum was 0 and noise."""
+    wide, narrow = ({"name": name, "min": 0.0, "max": most} for name, most in (("wide", 100.0), ("narrow", 1.0)))
+    for features in ([narrow], [wide, narrow]):
+        for kind in (SUM, SUM | {"kind": "total", "of": "sum", "epoch": "1m"}):
+            config = sample(release=kind, lattice={"step": 10.0}) | {"features": features}
+            with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller .* range \[0, 1\] of 'narrow'"):
+                _ = Config.from_mapping(config).job
+    with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller where sums are released"):
+        fcstream.private_sum([[1.0]], rho=1, step=1e4, bounds=(-1000, 1000))
