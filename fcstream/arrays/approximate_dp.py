@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from ..releases.base import Release, ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
 from ..releases.statistics.clipped import ClippedCovarianceOptions
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
+from .arguments import named_as_arguments, noise_of, number_of, number_or_none, whole_of, whole_or_none
 from .statistics import _answer, _checked, _grid, _to_release
 
 
@@ -64,11 +66,12 @@ def private_dp_mean(
     ------
     Specification 5.7; proofs 4.2, 5.2.
     """
-    charged = _paying(DPLoss.charge(epsilon, delta))
-    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=radius)
+    charged = _paying(_dp_loss(epsilon, delta))
+    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=number_of(radius, "radius"))
     options = BasicOptions(
-        rho=charged.rho, delta=charged.delta, radius=float(radius), size_hint=size_hint, alpha=float(alpha)
-    )
+        rho=charged.rho, delta=charged.delta, radius=float(radius),
+        size_hint=whole_or_none(size_hint, "size_hint"), alpha=number_of(alpha, "alpha"),
+    )  # fmt: skip
     return _answer(options, rows, _grid(rows, low, high, step), noise)
 
 
@@ -165,21 +168,21 @@ def private_covariance(
             raise ConfigError(f"must be 'learned' or None, got {scale!r}", "scale")
         options = ClippedCovarianceOptions(
             rho=float(rho),  # type: ignore[arg-type]
-            size_hint=size_hint,
+            size_hint=whole_or_none(size_hint, "size_hint"),
             scale="learned" if scale == "learned" else "declared",
-            components=components,
-            target=None if target is None else f"x{target}",
+            components=whole_or_none(components, "components"),
+            target=None if target is None else f"x{whole_of(target, 'target')}",
         )
     else:
-        charged = _paying(DPLoss.charge(epsilon, delta))  # type: ignore[arg-type]
+        charged = _paying(_dp_loss(epsilon, delta))
         rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta)
         options = CovarianceOptions(
             rho=charged.rho,
             delta=charged.delta,
-            shards=shards,  # type: ignore[arg-type]
+            shards=whole_of(shards, "shards"),
             centered=centered,
-            limit=float(limit),
-            eta=eta,
+            limit=number_of(limit, "limit"),
+            eta=number_or_none(eta, "eta"),
         )
     return _answer(options, rows, _grid(rows, low, high, step), noise)
 
@@ -252,18 +255,16 @@ def estimate_average(
     ------
     Specification 5.7; proofs 4.4, 5.2.
     """
-    total = DPLoss.charge(epsilon, delta)
+    total, noise = _dp_loss(epsilon, delta), noise_of(noise)
     charged = zcdp_of_dp(total)
-    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=radius)
+    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=number_of(radius, "radius"))
     grid = _grid(rows, low, high, step)
     inside = ((rows >= low) & (rows <= high)).all(axis=1, keepdims=True)
     rows = np.where(inside, rows, low)
     radius_squared = grid.lattice.radius_squared(float(radius))
-    try:
-        mechanism = EstimatedAverage(total, len(rows), radius_squared, float(beta), int(outliers), regime)
-    except ConfigError as error:
-        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
-    noise = noise or Noise()
+    share, far = number_of(beta, "beta"), whole_of(outliers, "outliers")
+    with named_as_arguments():
+        mechanism = EstimatedAverage(total, len(rows), radius_squared, share, far, regime)
     friends = FriendCounts(grid.dimension, radius_squared)
     friends.add(0, grid.points(rows))
     _, outcome = mechanism.release(friends.view([0]), noise)
@@ -271,6 +272,10 @@ def estimate_average(
     sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
     answer = ReleaseValues(value, sigma, parts=outcome.parts)
     return _to_release("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
+
+
+def _dp_loss(epsilon: Any, delta: Any) -> DPLoss:
+    return DPLoss.charge(number_of(epsilon, "epsilon"), number_of(delta, "delta"))
 
 
 def _paying(total: DPLoss) -> PrivacyLoss:

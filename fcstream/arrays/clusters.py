@@ -25,7 +25,17 @@ from ..releases.clusters.tree_centers import TreeClustering, TreeParts
 from ..releases.clusters.tree_mixtures import TreeMixture
 from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import PublicBox
-from ..stream.lattice import Lattice, as_doubles, as_rows
+from ..stream.lattice import Lattice, as_rows
+from .arguments import (
+    cluster_number,
+    ends_of,
+    named_as_arguments,
+    noise_of,
+    number_of,
+    number_or_none,
+    numbers_of,
+    whole_or_none,
+)
 from .statistics import _charge, _loss
 
 T = TypeVar("T", bound=TreeParts)
@@ -172,8 +182,12 @@ def private_centers(
            [ 0.2, -0.6],
            [ 0.5,  0.5]])
     """
-    rows = as_rows(points, "points")
-    lattice, noise = Lattice(step), noise or Noise()
+    rows, k, step = as_rows(points, "points"), cluster_number(k), number_of(step, "step")
+    lattice, noise = Lattice(step), noise_of(noise)
+    ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
+    radius_min = number_or_none(radius_min, "radius_min")
+    size_hint, tuples = whole_or_none(size_hint, "size_hint"), whole_or_none(tuples, "tuples")
+    loss = _loss(rho, delta)
     alone: dict[str, tuple[object, object]] = {
         "radius": (radius, "histogram"),
         "radius_min": (radius_min, None),
@@ -205,9 +219,9 @@ def private_centers(
         lattice.radius_squared(spread, "spread")
     if method == "auto" and not theirs:
         ends = _bounds(bounds, ball, center, rows.shape[1])
-        if _tree_is_nearer(job, _loss(rho, delta), lattice, ends):
+        if _tree_is_nearer(job, loss, lattice, ends):
             return _tree_centers(rows, k, ends, rho, step, noise)
-    mechanism = job.mechanism(_loss(rho, delta), lattice)
+    mechanism = job.mechanism(loss, lattice)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
     if bounds is not None:
@@ -242,9 +256,8 @@ def _by_tree(
     """Make a mechanism by a tree, and round the rows of the public box to the lattice."""
     low, high = bounds
     box = _box(lattice, bounds)
-    if isinstance(k, str) and k != "auto":
-        raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
-    mechanism = made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
+    with named_as_arguments():
+        mechanism = made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
     return mechanism, lattice.coordinates(rows[inside])
 
@@ -290,17 +303,10 @@ def _bounds(
     """Return the ends of the public box (d,) each: those given, or those of the box around the public ball."""
     if (bounds is None) == (ball is None):
         raise ConfigError("must be given, or else `ball` with `center`, for method 'tree'", "bounds")
-    if ball is not None:
-        middle = np.array(_center(center, dimension))
-        ends = [middle - ball, middle + ball]
-    else:
-        ends = [as_doubles(end, "bounds") for end in bounds or ()]
-    if len(ends) != 2 or any(end.shape not in ((), (dimension,)) for end in ends):
-        raise ConfigError(f"must be two numbers, or two lists of {dimension}", "bounds")
-    low, high = (np.broadcast_to(end, (dimension,)).astype(np.float64) for end in ends)
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise ConfigError("must be finite, the lower ends below the upper ones", "bounds")
-    return low, high
+    if ball is None:
+        return ends_of(bounds, dimension)
+    middle = np.array(_center(center, dimension))
+    return ends_of((middle - ball, middle + ball), dimension)
 
 
 @dataclass(frozen=True)
@@ -393,8 +399,10 @@ def private_mixture(
            [ 0.,  3.],
            [ 2.,  0.]]), True)
     """
-    rows = as_rows(points, "points")
-    lattice, noise = Lattice(step), noise or Noise()
+    rows, k, step = as_rows(points, "points"), cluster_number(k), number_of(step, "step")
+    lattice, noise, loss = Lattice(step), noise_of(noise), _loss(rho, delta)
+    ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
+    size_hint = whole_or_none(size_hint, "size_hint")
     if method == "tree" or (method == "auto" and (k == "auto" or size_hint is None or spread is None or not delta)):
         alone = {"spread": spread, "variant": variant, "oracle": None if oracle == "auto" else oracle}
         if given := [name for name, value in alone.items() if value is not None]:
@@ -413,7 +421,7 @@ def private_mixture(
     where = _center(center, rows.shape[1])
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
-    made = Learned.of(job, _loss(rho, delta), lattice)
+    made = Learned.of(job, loss, lattice)
     charge = _charge(made.loss)
     charge.open(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
@@ -436,7 +444,7 @@ def _mixture_answer(found: ClusterMixture, step: float, spent: PrivacyLoss, nois
 
 
 def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]:
-    where = tuple(float(x) for x in center) if center is not None else (0.0,) * dimension
+    where = tuple(numbers_of(center, "center")) if center is not None else (0.0,) * dimension
     if len(where) != dimension:
         raise ConfigError(f"must list {dimension} numbers, got {len(where)}", "center")
     return where

@@ -16,6 +16,7 @@ from ..releases.options import BuildContext
 from ..releases.statistics.frequent import FrequentOptions
 from ..stream.lattice import Grid, Lattice
 from ..stream.user_values import UserValues
+from .arguments import named_as_arguments, noise_of, whole_of, whole_or_none
 from .statistics import _charge, _loss, _to_release
 
 
@@ -81,19 +82,18 @@ def private_frequent(
     >>> answer.parts["levels"], [round(count, -2) for count in answer.value], answer.parts["threshold"]
     (['maps', 'mail'], [500.0, 300.0], 8)
     """
-    noise = noise or Noise()
-    _loss(float(rho), float(delta))
+    noise = noise_of(noise)
+    _loss(rho, delta)
     options = FrequentOptions(
-        kind="frequent", rho=float(rho), delta=float(delta), max_values=max_values, values_per_user=values_per_user
-    )
+        kind="frequent", rho=float(rho), delta=float(delta), max_values=whole_or_none(max_values, "max_values"),
+        values_per_user=whole_or_none(values_per_user, "values_per_user"),
+    )  # fmt: skip
     grid = Grid(Lattice(1.0), ())
-    try:
+    with named_as_arguments():
         mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
-    except ConfigError as error:
-        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
     if isinstance(values, (str, bytes)):
         raise ConfigError("must be a sequence of texts", "values")
-    texts = as_objects(plain_texts(whole_cells(values), max_bytes))
+    texts = as_objects(plain_texts(whole_cells(values), whole_of(max_bytes, "max_bytes")))
     usable = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
     counter = mechanism.counter(0, 1, noise)
     if ids is None:

@@ -25,6 +25,15 @@ from ..releases.statistics.quantiles import QuantilesOptions
 from ..releases.statistics.sum import SumOptions
 from ..releases.statistics.variance import VarianceOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_doubles, as_rows
+from .arguments import (
+    named_as_arguments,
+    noise_of,
+    number_of,
+    number_or_none,
+    numbers_of,
+    two_ends_of,
+    whole_or_none,
+)
 
 
 def private_mean(
@@ -126,12 +135,12 @@ def private_mean(
         radius="search" if radius == "search" else float(radius),
         rho=float(rho),
         delta=float(delta),
-        size_hint=size_hint,
-        spread=spread,  # type: ignore[arg-type]
-        center=None if center is None else list(center),
-        radius_min=radius_min,
-        radius_max=radius_max,
-        outliers=outliers,  # type: ignore[arg-type]
+        size_hint=whole_or_none(size_hint, "size_hint"),
+        spread=spread if spread == "histogram" else number_of(spread, "spread"),  # type: ignore[arg-type]
+        center=None if center is None else numbers_of(center, "center"),
+        radius_min=number_or_none(radius_min, "radius_min"),
+        radius_max=number_or_none(radius_max, "radius_max"),
+        outliers=outliers if outliers == "clip" else number_of(outliers, "outliers"),  # type: ignore[arg-type]
     )
     if scale not in (None, "learned"):
         raise ConfigError(f"must be 'learned' or left out, got {scale!r}", "scale")
@@ -249,8 +258,8 @@ def private_histogram(
     options = HistogramOptions(
         kind="histogram",
         rho=float(rho),
-        edges=None if edges is None else list(map(float, edges)),
-        categories=None if categories is None else list(map(float, categories)),
+        edges=None if edges is None else numbers_of(edges, "edges"),
+        categories=None if categories is None else numbers_of(categories, "categories"),
     )
     return _answer(options, column, _grid(column, low, high, step), noise)
 
@@ -308,7 +317,7 @@ def private_quantiles(
     [7, 23]
     """
     column, low, high = _checked(_as_column(values), bounds, rho=rho)
-    options = QuantilesOptions(rho=float(rho), quantiles=list(map(float, quantiles)))
+    options = QuantilesOptions(rho=float(rho), quantiles=numbers_of(quantiles, "quantiles"))
     return _answer(options, column, _grid(column, low, high, step), noise)
 
 
@@ -370,10 +379,10 @@ def private_variance(
         radius="search" if radius == "search" else float(radius),
         rho=float(rho),
         delta=float(delta),
-        size_hint=size_hint,
-        radius_min=radius_min,
-        radius_max=radius_max,
-        reach=reach if isinstance(reach, str) else float(reach),  # type: ignore[arg-type]
+        size_hint=whole_or_none(size_hint, "size_hint"),
+        radius_min=number_or_none(radius_min, "radius_min"),
+        radius_max=number_or_none(radius_max, "radius_max"),
+        reach=reach if isinstance(reach, str) else number_of(reach, "reach"),  # type: ignore[arg-type]
     )
     return _answer(options, rows, _grid(rows, low, high, step), noise)
 
@@ -391,17 +400,16 @@ def _checked(
 ) -> tuple[NDArray[np.float64], float, float]:
     """Return rows and bounds as numbers, after checking them and the range of rho and delta among `numbers`."""
     rows = as_rows(points, "points")
-    try:
-        low, high = map(float, bounds)
-        found = {name: float(x) for name, x in numbers.items() if (name, x) != ("radius", "search")}
-    except (TypeError, ValueError):
-        search = ", or radius 'search'" if "radius" in numbers else ""
-        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each{search}") from None
-    _loss(found["rho"], found.get("delta", 0.0))
+    low, high = two_ends_of(bounds)
+    for name, number in numbers.items():
+        if (name, number) != ("radius", "search"):
+            number_of(number, name)
+    _loss(numbers["rho"], numbers.get("delta", 0.0))
     return rows, low, high
 
 
-def _loss(rho: float, delta: float) -> PrivacyLoss:
+def _loss(rho: Any, delta: Any) -> PrivacyLoss:
+    rho, delta = number_of(rho, "rho"), number_of(delta, "delta")
     if not (0 < rho < 1e9 and 0 <= delta < 1):
         raise ConfigError(
             f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
@@ -418,19 +426,16 @@ def _charge(loss: PrivacyLoss) -> Charge:
 
 
 def _grid(rows: NDArray[np.float64], low: float, high: float, step: float, *, learned: bool = False) -> Grid:
-    lattice, features = Lattice(step), [Feature(f"x{k}", low, high) for k in range(rows.shape[1])]
+    lattice, features = Lattice(number_of(step, "step")), [Feature(f"x{k}", low, high) for k in range(rows.shape[1])]
     return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
 
 
 def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Noise | None) -> Release:
     """Release rows as if they were one window of a stream; rows out of range are left out."""
-    try:
+    noise = noise_of(noise)
+    with named_as_arguments():
         mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
-    except ConfigError as error:
-        if not error.key.startswith("release."):
-            raise
-        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
-    rows, noise = rows_inside(rows, grid), noise or Noise()
+    rows = rows_inside(rows, grid)
     if isinstance(mechanism, ClippedCovariance):
         view: Any = RowsView(rows, grid)
     else:

@@ -11,10 +11,12 @@ from ..accounting.losses import DPLoss, zcdp_of_dp
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.base import Release
+from ..releases.tables.documents import MAX_ROWS
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .statistics import _answer
+from .arguments import number_of, whole_of, whole_or_none
+from .statistics import _answer, _loss
 
 
 def private_synthetic(
@@ -85,18 +87,26 @@ def private_synthetic(
     """
     if (rho is None) == (epsilon is None):
         raise ConfigError("must be given, or `epsilon`, not both", "rho")
+    if variant not in (None, "zcdp", "pure", "paper"):
+        raise ConfigError(f"must be 'zcdp', 'pure' or 'paper', got {variant!r}", "variant")
+    if projection not in ("learned", "previous", "ones"):
+        raise ConfigError(f"must be 'learned' or 'ones', got {projection!r}", "projection")
+    if size is not None and not 1 <= whole_of(size, "size") <= MAX_ROWS:
+        raise ConfigError(f"must be in [1, {MAX_ROWS}], got {size}", "size")
     if epsilon is not None:
         if variant == "zcdp" or not (isinstance(epsilon, (int, float)) and 0 < epsilon < 1e3):
             raise ConfigError(f"must be in (0, 1000), for variants 'pure' and 'paper', got {epsilon!r}", "epsilon")
         rho = zcdp_of_dp(DPLoss.charge(epsilon)).rho
+    else:
+        _loss(rho, 0.0)
     options = SyntheticOptions(
         kind="synthetic",
         rho=float(rho or 0.0),
-        size_hint=size_hint,
+        size_hint=whole_or_none(size_hint, "size_hint"),
         variant=variant or ("zcdp" if epsilon is None else "pure"),  # type: ignore[arg-type]
-        rows=size,
+        rows=whole_or_none(size, "size"),
         projection=projection,  # type: ignore[arg-type]
-        kappa=kappa,
+        kappa=number_of(kappa, "kappa"),
     )
     table, grid = _coded(rows, levels)
     return _answer(options, table, grid, noise)
@@ -148,13 +158,16 @@ def private_marginals(
     (['x0', 'x1'], [5000.0, 5000.0, 5000.0, 5000.0])
     """
     table, grid = _coded(rows, levels)
-    return _answer(MarginalsOptions(rho=float(rho), order=order), table, grid, noise)
+    _loss(rho, 0.0)
+    return _answer(MarginalsOptions(rho=float(rho), order=whole_of(order, "order")), table, grid, noise)
 
 
 def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
     """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is out of range."""
     table = as_rows(rows, "rows", "a rectangular array of codes")
-    sizes = [2] * table.shape[1] if levels is None else [int(size) for size in levels]
+    if not (levels is None or isinstance(levels, (Sequence, np.ndarray))) or isinstance(levels, str):
+        raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
+    sizes = [2] * table.shape[1] if levels is None else [whole_of(size, "levels") for size in levels]
     if len(sizes) != table.shape[1] or min(sizes) < 2:
         raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
     with np.errstate(invalid="ignore"):

@@ -15,8 +15,10 @@ from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .clusters import _bounds
+from .arguments import ends_of, number_of, whole_of, whole_or_none
 from .statistics import _answer, _loss
+
+_ROWS = 1000
 
 
 def private_tree(
@@ -80,7 +82,9 @@ def private_tree(
     >>> tree.status, round(sum(tree.value), -2), len(tree.value) == len(tree.parts["low"])
     ('released', 10000.0, True)
     """
-    return _released(TreeOptions(rho=float(rho), max_boxes=max_boxes), points, step, bounds, names, noise)
+    _loss(rho, 0.0)
+    options = TreeOptions(rho=float(rho), max_boxes=whole_of(max_boxes, "max_boxes"))
+    return _released(options, points, step, bounds, names, noise)
 
 
 def private_points(
@@ -91,7 +95,7 @@ def private_points(
     bounds: tuple[float | Sequence[float], float | Sequence[float]],
     names: Sequence[str] | None = None,
     method: str = "auto",
-    rows: int = 1000,
+    rows: int = _ROWS,
     size_hint: int | None = None,
     noise: Noise | None = None,
 ) -> Release:
@@ -142,11 +146,15 @@ def private_points(
     """
     if method not in ("auto", "tree", "cells"):
         raise ConfigError(f"must be 'auto', 'tree' or 'cells', got {method!r}", "method")
-    options: Options = TreePointsOptions(rho=float(rho), rows=rows)
+    _loss(rho, 0.0)
+    rho, drawn, size_hint = float(rho), whole_of(rows, "rows"), whole_or_none(size_hint, "size_hint")
+    options: Options = TreePointsOptions(rho=rho, rows=drawn)
     if method == "cells":
-        options = AutoPointsOptions(rho=float(rho), method=method)
+        if drawn != _ROWS:
+            raise ConfigError("belongs to method 'tree': leave it out, or ask for a tree", "rows")
+        options = AutoPointsOptions(rho=rho, method=method)
     elif method == "auto":
-        options = AutoPointsOptions(rho=float(rho), rows=rows, size_hint=size_hint)
+        options = AutoPointsOptions(rho=rho, rows=drawn, size_hint=size_hint)
     return _released(options, points, step, bounds, names, noise)
 
 
@@ -160,12 +168,11 @@ def _released(
 ) -> Release:
     """Release rows of a public box, whose columns may have names."""
     rows = as_rows(points, "points")
-    low, high = _bounds(bounds, None, None, rows.shape[1])
-    _loss(options.rho, 0.0)
+    low, high = ends_of(bounds, rows.shape[1])
     columns = [f"x{j}" for j in range(rows.shape[1])] if names is None else list(names)
     if len(columns) != rows.shape[1]:
         raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)
-    grid = Grid(Lattice(step), tuple(Feature(name, a, b) for name, a, b in ends))
+    grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
     answer = _answer(options, rows, grid, noise)
     return replace(answer, features=columns, transform=["none"] * len(columns))

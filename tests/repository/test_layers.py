@@ -55,7 +55,17 @@ INSIDE = {
         "__init__",
     ],
     "accounting": ["filters", "__init__", "losses"],
-    "arrays": ["estimators", "trees", "approximate_dp", "clusters", "frequent", "tables", "__init__", "statistics"],
+    "arrays": [
+        "estimators",
+        "trees",
+        "approximate_dp",
+        "clusters",
+        "frequent",
+        "tables",
+        "__init__",
+        "statistics",
+        "arguments",
+    ],
     "cli": [
         "__init__",
         "budget",

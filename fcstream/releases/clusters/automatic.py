@@ -61,7 +61,7 @@ class AutoCentersOptions(CentersOptions, frozen=True, forbid_unknown_fields=True
     """
 
     k: int | Literal["auto"]  # type: ignore[assignment]
-    """Number of clusters; ``auto``, which takes a tree: 2 to 12, chosen on the released points."""
+    """Number of clusters, at most 256 by a tree; ``auto``, which takes one: 2 to 12, chosen on the released points."""
     method: str = "auto"
     """How centers are found: from a core of tuples that parts of the window give (``friendly``), by the k-tuple paper
     (``ktuples``), or by a tree or one of both, whichever the settings predict nearer (``auto``)."""
@@ -107,7 +107,7 @@ class AutoMixturesOptions(MixturesOptions, frozen=True, forbid_unknown_fields=Tr
     """
 
     k: int | Literal["auto"]  # type: ignore[assignment]
-    """Number of clusters; ``auto``, which takes a tree: 2 to 12, chosen on the released points."""
+    """Number of clusters, at most 256 by a tree; ``auto``, which takes one: 2 to 12, chosen on the released points."""
     method: str = "auto"
     """How centers are found: from a core of tuples that parts of the window give (``friendly``), by the k-tuple paper
     (``ktuples``), or by a tree or one of both, whichever the settings predict nearer (``auto``)."""

@@ -24,6 +24,8 @@ COUNT_SHARE, POINT_SHARE = 0.42, 0.18
 """Shares of rho of the tree's counts and of its points; the Lloyd step has the rest."""
 LLOYD_COUNTS = 0.2
 """Share of the Lloyd step's rho that its counts have; its sums have the rest."""
+MOST_CLUSTERS = 256
+"""So many clusters are found within seconds on a tree of any size."""
 REACHED, SLACK = 0.99, 1.3
 """In the Lloyd step a cluster's ball holds this share of its points' weight, and is so many times as wide."""
 
@@ -124,6 +126,11 @@ class TreeParts:
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+        if self.k is not None and self.k > MOST_CLUSTERS:
+            raise ConfigError(
+                f"must be at most {MOST_CLUSTERS} for a tree, got {self.k}: ask for fewer, or by another `method`",
+                "release.k",
+            )
         _ = self.tree, self.average
 
     @property

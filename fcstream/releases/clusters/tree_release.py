@@ -98,7 +98,7 @@ class TreeClustersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_o
     """What the options of clusters by a tree share."""
 
     k: int | Literal["auto"]
-    """Number of clusters; ``auto``: 2 to 12, chosen on the released points."""
+    """Number of clusters, at most 256; ``auto``: 2 to 12, chosen on the released points."""
     method: str = "tree"
     """How clusters are found."""
     center: list[float] | None = None

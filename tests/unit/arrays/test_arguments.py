@@ -70,3 +70,81 @@ def test_one_missing_entry_leaves_whole_numbers_what_they_are():
     answer = f.private_frequent(pd.Series([7] * 50 + [None]), rho=100, delta=1e-3, noise=seeded())
     assert answer.parts["levels"] == ["7"]
     assert abs(answer.value[0] - 50) < 5
+
+
+ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 1))
+BOUNDS = {
+    "sum": lambda bounds: f.private_sum(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
+    "tree": lambda bounds: f.private_tree(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
+    "points": lambda bounds: f.private_points(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
+    "centers": lambda bounds: f.private_centers(
+        ROWS, 2, rho=1, step=0.01, bounds=bounds, noise=seeded()
+    ).counts.tolist(),
+    "mixture": lambda bounds: f.private_mixture(
+        ROWS, 2, rho=1, step=0.01, bounds=bounds, noise=seeded()
+    ).counts.tolist(),
+}
+
+
+@pytest.mark.parametrize("ask", BOUNDS.values(), ids=BOUNDS)
+def test_bounds_may_be_an_array(ask):
+    """Some functions asked for the truth value of an array."""
+    assert ask(np.array([-1, 1])) == ask((-1, 1))
+    for odd in ((-1, 1, 2), 5, "ab", None, ("x", 1)):
+        with pytest.raises(ConfigError, match=r"^bounds: must be "):
+            ask(odd)
+
+
+@pytest.mark.parametrize("ask", [f.private_centers, f.private_mixture])
+def test_a_tree_finds_a_limited_number_of_clusters(ask):
+    """A million clusters were looked for without an end."""
+    with pytest.raises(ConfigError, match=r"^k: must be at most 256 for a tree, got 1000000: "):
+        ask(ROWS, 10**6, rho=1, step=1e-5, bounds=(-1, 1))
+    made = ask(ROWS, np.int64(3), rho=1, step=1e-5, bounds=(-1, 1), noise=seeded())
+    assert made.counts.tolist() == ask(ROWS, 3, rho=1, step=1e-5, bounds=(-1, 1), noise=seeded()).counts.tolist()
+
+
+SUM = {"rho": 1, "step": 0.01, "bounds": (-1, 1)}
+MEAN = SUM | {"radius": 1, "delta": 1e-6, "size_hint": 300}
+CODES = np.zeros((50, 3))
+TEXTS = ["a"] * 50
+WRONG = [
+    *((f.private_sum, (ROWS,), SUM, {"step": odd}) for odd in ("0.01", None, True, np.timedelta64(1))),
+    *((f.private_sum, (ROWS,), SUM, {"rho": odd}) for odd in ("1", None, [1])),
+    (f.private_sum, (ROWS,), SUM, {"noise": SeededEntropy(1)}),
+    (f.private_histogram, (ROWS[:, 0],), SUM, {"edges": ["x"]}),
+    (f.private_quantiles, (ROWS[:, 0],), SUM, {"quantiles": 0.5}),
+    *((f.private_mean, (ROWS,), MEAN, {"size_hint": odd}) for odd in ("600", 600.0, True)),
+    *(
+        (f.private_mean, (ROWS,), MEAN, {name: "x"})
+        for name in ("radius_min", "spread", "outliers", "radius", "center")
+    ),
+    (f.private_variance, (ROWS,), MEAN, {"size_hint": "600"}),
+    *((f.private_covariance, (ROWS,), SUM | {"size_hint": 300}, {name: 2.0}) for name in ("components", "target")),
+    *((f.private_frequent, (TEXTS,), {"rho": 1, "delta": 1e-6}, {"rho": odd}) for odd in ("1", None)),
+    (f.private_frequent, (TEXTS,), {"rho": 1, "delta": 1e-6}, {"max_bytes": "9"}),
+    *((f.private_marginals, (CODES,), {"rho": 1}, {"rho": odd}) for odd in ("1", None)),
+    *((f.private_marginals, (CODES,), {"rho": 1}, {"order": odd}) for odd in (2.0, True, "2")),
+    *((f.private_marginals, (CODES,), {"rho": 1}, {"levels": odd}) for odd in (5, [2.0, 2, 2], "222")),
+    *((f.private_synthetic, (CODES,), {"rho": 1}, {"size": odd}) for odd in (2.5, 0, "5")),
+    *((f.private_synthetic, (CODES,), {"rho": 1}, {name: "x"}) for name in ("rho", "variant", "projection", "kappa")),
+    *((f.private_centers, (ROWS,), SUM, {"k": odd}) for odd in (2.0, True, "two", None)),
+    *(
+        (f.private_centers, (ROWS,), SUM | {"k": 2}, {name: "x"})
+        for name in ("rho", "delta", "step", "spread", "tuples")
+    ),
+    *((f.private_mixture, (ROWS,), SUM | {"k": 2}, {name: "x"}) for name in ("rho", "step", "size_hint", "k")),
+    (f.private_tree, (ROWS,), SUM, {"max_boxes": "x"}),
+    *((f.private_points, (ROWS,), SUM, {"rows": odd}) for odd in (2.5, "x", True)),
+    (f.private_points, (ROWS,), SUM | {"method": "cells"}, {"rows": 10}),
+]
+
+
+@pytest.mark.parametrize(
+    ("ask", "given", "named", "odd"), WRONG, ids=[f"{ask.__name__} {odd!r:.40}" for ask, _, _, odd in WRONG]
+)
+def test_an_argument_of_a_wrong_type_is_named(ask, given, named, odd):
+    """A traceback of Python came, or the argument was taken for something else."""
+    (name,) = odd
+    with pytest.raises(ConfigError, match=f"^{name}: "):
+        ask(*given, **named | odd)

@@ -165,12 +165,12 @@ def test_an_array_that_is_too_small_costs_one_level():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"k": 0}, "release.k: must be at least 1"),
+        ({"k": 0}, "^k: must be at least 1"),
         ({"k": "some"}, "k: must be a whole number or 'auto'"),
         ({"bounds": None}, "bounds: must be given, or else `ball`"),
         ({"spread": 0.1}, "spread: belongs to methods"),
         ({"variant": "paper"}, "variant: belongs to methods"),
-        ({"rho": 1e-8}, "release.rho: must be larger"),
+        ({"rho": 1e-8}, "^rho: must be larger"),
         ({"method": "friendly"}, "ball: must be given: it is public, and method 'friendly' needs it"),
         ({"method": "friendly", "ball": 1.0}, "size_hint: must be given"),
         ({"method": "friendly", "ball": 1.0, "k": "auto"}, "k: must be a whole number for method 'friendly'"),

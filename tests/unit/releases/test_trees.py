@@ -185,13 +185,13 @@ def test_a_center_with_few_records_stays_where_the_tree_puts_it():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"k": 0}, "release.k: must be at least 1"),
+        ({"k": 0}, "^k: must be at least 1"),
         ({"bounds": None}, "bounds: must be given, or else `ball`"),
         ({"bounds": ([0, 0, 0], [1, 1, 1])}, "bounds: must be two numbers, or two lists of 2"),
         ({"bounds": (1, 1)}, "bounds: must be finite"),
         ({"bounds": (-1e10, 1e10)}, "bounds: range"),
         ({"tuples": 9}, "tuples: belongs to methods"),
-        ({"rho": 1e-8}, "release.rho: must be larger"),
+        ({"rho": 1e-8}, "^rho: must be larger"),
         ({"method": "friendly"}, "bounds: belongs to method 'tree'"),
         ({"method": "friendly", "bounds": None, "size_hint": 9}, "ball: must be given: it is public, and method 'fr"),
         ({"method": "friendly", "bounds": None, "ball": 1.0}, "size_hint: must be given"),

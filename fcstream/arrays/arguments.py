@@ -1,0 +1,144 @@
+"""Arguments that several functions about arrays take: each is checked once, and errors name it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError
+from ..noise.samplers import Noise
+from ..stream.lattice import as_doubles
+
+
+@contextmanager
+def named_as_arguments() -> Iterator[None]:
+    """Name arguments, not keys of ``[release]``, in errors of what is made in the block."""
+    try:
+        yield
+    except ConfigError as error:
+        if not error.key.startswith("release."):
+            raise
+        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
+
+
+def number_of(value: Any, name: str) -> float:
+    """Return a number as a float.
+
+    Raises
+    ------
+    ConfigError
+        It is a text, a truth value, or anything else.
+    """
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(value, (bool, np.timedelta64)) or value != value:
+        raise ConfigError(f"must be a number, got {value!r}", name)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def whole_of(value: Any, name: str) -> int:
+    """Return a whole number as an int.
+
+    Raises
+    ------
+    ConfigError
+        It is a float, a text, a truth value, or anything else.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)):
+        raise ConfigError(f"must be a whole number, got {value!r}", name)
+    return int(value)
+
+
+def whole_or_none(value: Any, name: str) -> int | None:
+    """Return a whole number as an int, or None for None; see `whole_of`."""
+    return None if value is None else whole_of(value, name)
+
+
+def noise_of(noise: Any) -> Noise:
+    """Return the noise that was given, or exact noise from the operating system for None.
+
+    Raises
+    ------
+    ConfigError
+        It is no `Noise`.
+    """
+    if noise is not None and not isinstance(noise, Noise):
+        raise ConfigError(f"must be a `Noise`, such as Noise(SeededEntropy(1)), got a {type(noise).__name__}", "noise")
+    return noise or Noise()
+
+
+def ends_of(bounds: Any, dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lower and the upper ends (d,) of a public box: of two numbers, or of two lists of d numbers.
+
+    Raises
+    ------
+    ConfigError
+    """
+    wanted = f"two numbers, or two lists of {dimension}"
+    ends = [as_doubles(end, "bounds", wanted) for end in _pair(bounds, wanted)]
+    if any(end.shape not in ((), (dimension,)) for end in ends):
+        raise ConfigError(f"must be {wanted}", "bounds")
+    low, high = (np.broadcast_to(end, (dimension,)).astype(np.float64) for end in ends)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ConfigError("must be finite, the lower ends below the upper ones", "bounds")
+    return low, high
+
+
+def two_ends_of(bounds: Any) -> tuple[float, float]:
+    """Return the lower and the upper end of the public range of all columns.
+
+    Raises
+    ------
+    ConfigError
+    """
+    low, high = _pair(bounds, "two numbers")
+    return number_of(low, "bounds"), number_of(high, "bounds")
+
+
+def _pair(bounds: Any, wanted: str) -> Sequence[Any]:
+    try:
+        ends = [] if isinstance(bounds, (str, bytes)) else list(bounds)
+    except TypeError:
+        ends = []
+    if len(ends) != 2:
+        raise ConfigError(f"must be {wanted}", "bounds")
+    return ends
+
+
+def number_or_none(value: Any, name: str) -> float | None:
+    """Return a number as a float, or None for None; see `number_of`."""
+    return None if value is None else number_of(value, name)
+
+
+def numbers_of(values: Any, name: str) -> list[float]:
+    """Return a list of numbers as floats.
+
+    Raises
+    ------
+    ConfigError
+        It is anything else.
+    """
+    found = as_doubles(values, name, "a list of numbers")
+    if found.ndim != 1:
+        raise ConfigError("must be a list of numbers", name)
+    return list(map(float, found))
+
+
+def cluster_number(k: Any) -> int | str:
+    """Return a number of clusters as an int, or the word ``auto``.
+
+    Raises
+    ------
+    ConfigError
+        It is anything else.
+    """
+    if isinstance(k, str) and k != "auto":
+        raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
+    return k if isinstance(k, str) else whole_of(k, "k")
