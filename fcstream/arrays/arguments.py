@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -142,3 +142,28 @@ def cluster_number(k: Any) -> int | str:
     if isinstance(k, str) and k != "auto":
         raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
     return k if isinstance(k, str) else whole_of(k, "k")
+
+
+def texts_of(values: Any, name: str) -> list[str]:
+    """Return a list of texts.
+
+    Raises
+    ------
+    ConfigError
+        It is anything else.
+    """
+    found = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else [None]
+    if not all(isinstance(value, str) for value in found):
+        raise ConfigError("must be a list of texts", name)
+    return list(map(str, found))
+
+
+def check_method(method: Any) -> None:
+    """Refuse what is no method of finding clusters.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if method not in ("auto", "tree", "friendly", "ktuples"):
+        raise ConfigError(f"must be 'auto', 'tree', 'friendly' or 'ktuples', got {method!r}", "method")

@@ -27,6 +27,7 @@ from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import PublicBox
 from ..stream.lattice import Lattice, as_rows
 from .arguments import (
+    check_method,
     cluster_number,
     ends_of,
     named_as_arguments,
@@ -104,7 +105,7 @@ def private_centers(
     points : array (n, d)
         Rows that are not finite or lie outside the public ball, or outside `bounds`, are left out one by one.
     k : int or "auto"
-        Number of clusters. A tree takes ``auto``: 2 to 12, chosen on its released points.
+        Number of clusters; of a tree at most 256, or ``auto``: 2 to 12, chosen on its released points.
     rho : float
         The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
         `CentersAnswer.spent`.
@@ -187,7 +188,9 @@ def private_centers(
     ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
     radius_min = number_or_none(radius_min, "radius_min")
     size_hint, tuples = whole_or_none(size_hint, "size_hint"), whole_or_none(tuples, "tuples")
-    loss = _loss(rho, delta)
+    radius = radius if isinstance(radius, str) else number_of(radius, "radius")
+    loss, fallback_share = _loss(rho, delta), number_of(fallback_share, "fallback_share")
+    check_method(method)
     alone: dict[str, tuple[object, object]] = {
         "radius": (radius, "histogram"),
         "radius_min": (radius_min, None),
@@ -403,6 +406,7 @@ def private_mixture(
     lattice, noise, loss = Lattice(step), noise_of(noise), _loss(rho, delta)
     ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
     size_hint = whole_or_none(size_hint, "size_hint")
+    check_method(method)
     if method == "tree" or (method == "auto" and (k == "auto" or size_hint is None or spread is None or not delta)):
         alone = {"spread": spread, "variant": variant, "oracle": None if oracle == "auto" else oracle}
         if given := [name for name, value in alone.items() if value is not None]:

@@ -91,7 +91,7 @@ def private_frequent(
     grid = Grid(Lattice(1.0), ())
     with named_as_arguments():
         mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
-    if isinstance(values, (str, bytes)):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ConfigError("must be a sequence of texts", "values")
     texts = as_objects(plain_texts(whole_cells(values), whole_of(max_bytes, "max_bytes")))
     usable = np.fromiter((text is not None for text in texts), np.bool_, len(texts))

@@ -15,7 +15,7 @@ from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import ends_of, number_of, whole_of, whole_or_none
+from .arguments import ends_of, number_of, texts_of, whole_of, whole_or_none
 from .statistics import _answer, _loss
 
 _ROWS = 1000
@@ -169,7 +169,7 @@ def _released(
     """Release rows of a public box, whose columns may have names."""
     rows = as_rows(points, "points")
     low, high = ends_of(bounds, rows.shape[1])
-    columns = [f"x{j}" for j in range(rows.shape[1])] if names is None else list(names)
+    columns = [f"x{j}" for j in range(rows.shape[1])] if names is None else texts_of(names, "names")
     if len(columns) != rows.shape[1]:
         raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)

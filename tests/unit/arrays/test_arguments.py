@@ -123,6 +123,7 @@ WRONG = [
     *((f.private_covariance, (ROWS,), SUM | {"size_hint": 300}, {name: 2.0}) for name in ("components", "target")),
     *((f.private_frequent, (TEXTS,), {"rho": 1, "delta": 1e-6}, {"rho": odd}) for odd in ("1", None)),
     (f.private_frequent, (TEXTS,), {"rho": 1, "delta": 1e-6}, {"max_bytes": "9"}),
+    (f.private_frequent, (), {"rho": 1, "delta": 1e-6}, {"values": 5}),
     *((f.private_marginals, (CODES,), {"rho": 1}, {"rho": odd}) for odd in ("1", None)),
     *((f.private_marginals, (CODES,), {"rho": 1}, {"order": odd}) for odd in (2.0, True, "2")),
     *((f.private_marginals, (CODES,), {"rho": 1}, {"levels": odd}) for odd in (5, [2.0, 2, 2], "222")),
@@ -133,7 +134,14 @@ WRONG = [
         (f.private_centers, (ROWS,), SUM | {"k": 2}, {name: "x"})
         for name in ("rho", "delta", "step", "spread", "tuples")
     ),
-    *((f.private_mixture, (ROWS,), SUM | {"k": 2}, {name: "x"}) for name in ("rho", "step", "size_hint", "k")),
+    (f.private_centers, (ROWS,), SUM | {"k": 2}, {"method": "x"}),
+    (f.private_centers, (ROWS,), SUM | {"k": 2}, {"radius": None}),
+    (f.private_centers, (ROWS,), SUM | {"k": 2}, {"fallback_share": "x"}),
+    *((f.private_tree, (ROWS,), SUM, {"names": odd}) for odd in (5, [5], "x")),
+    *(
+        (f.private_mixture, (ROWS,), SUM | {"k": 2}, {name: "x"})
+        for name in ("rho", "step", "size_hint", "k", "method")
+    ),
     (f.private_tree, (ROWS,), SUM, {"max_boxes": "x"}),
     *((f.private_points, (ROWS,), SUM, {"rows": odd}) for odd in (2.5, "x", True)),
     (f.private_points, (ROWS,), SUM | {"method": "cells"}, {"rows": 10}),
