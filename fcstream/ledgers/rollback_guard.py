@@ -8,15 +8,22 @@ Where a ledger holds several streams, each has two lines of the one file, in the
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import LedgerDamaged
+from ..runtime.words import many
 
+LOG = logging.getLogger("fcstream.ledgers")
 _LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
 _WIDTH = 95
+_AFTERWARD = (
+    "make sure that this ledger is the newest one (`fcstream budget releases` lists what it knows); the next run goes "
+    "on with a sound file"
+)
 _OR_END = "restore the newest one, or end this stream and start one under a new name and budget"
 
 
@@ -26,6 +33,7 @@ class GuardFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._file = -1
+        self._is_told = False
 
     def read(self, start: int, size: int) -> bytes:
         """Read some bytes; fewer where the file ends, and none if it is absent."""
@@ -48,6 +56,40 @@ class GuardFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def trouble(self) -> str | None:
+        """Return why a file that is there can be of no use, and what to do; None if it can be read and written."""
+        if not os.path.lexists(self.path):
+            return None
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError as error:
+            return _useless(self.path, error)
+        return None
+
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Go on after a failure to write, and log one warning until a write succeeds."""
+        try:
+            yield
+            self._is_told = False
+        except OSError as error:
+            if not self._is_told:
+                self._is_told = True
+                LOG.warning("%s", _useless(self.path, error))
+            with contextlib.suppress(OSError):
+                self.close()  # so that a file that was repaired, or deleted, is opened anew
+
+
+def _useless(path: str, error: OSError) -> str:
+    return (
+        f"{path} cannot be read and written ({error.strerror}): an older copy of {_ledger_of(path)} would not be "
+        "noticed; make it a file that this user may write, or delete it: then a new one is begun"
+    )
+
+
+def _ledger_of(path: str) -> str:
+    return path.rpartition("-witness")[0]
 
 
 def _line(seq: int, chain: bytes) -> bytes:
@@ -121,8 +163,8 @@ class RollbackGuard:
             )
 
     def note(self, seq: int, chain: bytes) -> None:
-        """Remember the last row and its link. A failure is ignored: the guard is then merely behind its ledger."""
-        with contextlib.suppress(OSError):
+        """Remember the last row and its link. After a failure, which is logged, the guard is behind its ledger."""
+        with self._file.going_on():
             self._file.write(_line(seq, chain), self._start + self._turn * _WIDTH)
             self._turn = 1 - self._turn
 
@@ -140,7 +182,7 @@ class RollbackGuard:
             return
         file, start = notes[0][0]._file, 2 * _WIDTH * (min(numbers) - 1)
         size = 2 * _WIDTH * max(numbers) - start
-        with contextlib.suppress(OSError):
+        with file.going_on():
             file.open()
             lines = bytearray(file.read(start, size).ljust(size, b"\0"))
             for guard, seq, chain in notes:
@@ -156,7 +198,43 @@ class RollbackGuard:
 
     @property
     def _ledger(self) -> str:
-        return self.path.rpartition("-witness")[0]
+        return _ledger_of(self.path)
+
+    def damage(self, lag: Callable[[int], int]) -> str | None:
+        """Return why the file of this guard, which can be read, would not have found an older copy; None if it would.
+
+        `lag` gets the number of rows that the guard has seen, and returns how many more it should have seen.
+        """
+        with contextlib.suppress(OSError):
+            if not self.seen()[0] and self._file.read(self._start, 2 * _WIDTH).strip(b"\0"):
+                return (
+                    f"{self.path} holds something else than what it has seen of {self._ledger}: an older copy would "
+                    f"not have been noticed; {_AFTERWARD}"
+                )
+        count, _ = self.seen()
+        missing = lag(count)
+        if missing <= 0:
+            return None
+        what = f"has missed {many(missing, 'journal row')}" if count else "has seen no journal row"
+        return (
+            f"{self.path} {what} of {self._ledger}: an older copy from since then would not have been noticed; after "
+            f"a power loss that may be, otherwise {_AFTERWARD}"
+        )
+
+    @staticmethod
+    def renew(file: GuardFile, guards: Iterable[tuple[RollbackGuard, int, bytes, Callable[[int], int]]]) -> None:
+        """Log a warning if a file that is there is damaged or behind its ledger, and note what its guards should know.
+
+        Each guard comes with the last row that is on disk, its link, and what `damage` needs.
+        """
+        if not os.path.lexists(file.path):
+            return
+        known = [*guards]
+        if file.trouble() is None:
+            found = next(filter(None, (guard.damage(lag) for guard, _, _, lag in known)), None)
+            if found is not None:
+                LOG.warning("%s", found)
+        RollbackGuard.note_together([(guard, seq, chain) for guard, seq, chain, _ in known])
 
     def seen(self) -> tuple[int, bytes]:
         """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn.

@@ -37,7 +37,8 @@ from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
 from ..ledgers.base import Terms
 from ..ledgers.groups import check_group, sum_of
-from ..ledgers.rollback_guard import RollbackGuard
+from ..ledgers.rollback_guard import GuardFile, RollbackGuard
+from ..ledgers.sqlite.ledger import SQLiteLedger
 from ..ledgers.terms_check import check_terms, folded_name
 from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
@@ -266,12 +267,14 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
         if not _ledger_file(checkup, location):
             return
         try:
+            known, damage = {}, list[str | None]()
             with closing(each_reader(url)) as all_books:
-                known = {
-                    reader.terms.stream: (reader.terms, Report.of(reader))
-                    for reader in all_books
-                    if not reader.is_retired
-                }
+                for reader in all_books:
+                    if isinstance(reader, SQLiteLedger):
+                        damage.append(reader.guard_damage(_guard_of(location)))
+                    if not reader.is_retired:
+                        known[reader.terms.stream] = reader.terms, Report.of(reader)
+            _rollback_guard(checkup, location, next(filter(None, damage), None))
         except LedgerInUse as error:
             checkup.warn("ledger", str(error), "ask again when it is less busy")
             return
@@ -340,8 +343,8 @@ def _group(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]]
 
 def _ledger_file(checkup: Checkup, path: str) -> bool:
     """Return whether there is a ledger to read."""
-    itself = os.path.realpath(path) if os.path.islink(path) else path
-    rollback_guard, folder = f"{itself}-witness", os.path.dirname(os.path.abspath(itself))
+    rollback_guard = _guard_of(path)
+    folder = os.path.dirname(os.path.abspath(rollback_guard))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         checkup.problem("ledger", f"{folder} is no folder that this user may write to", "make it, or change its owner")
         return False
@@ -355,15 +358,28 @@ def _ledger_file(checkup: Checkup, path: str) -> bool:
     if not os.access(path, os.R_OK | os.W_OK):
         checkup.problem("ledger", f"{path} may not be written by this user", "run as its owner, or change it")
         return False
-    if os.path.exists(rollback_guard):
-        checkup.ok("ledger", f"{rollback_guard} is there: an older copy would be noticed")
-    else:
-        checkup.warn(
-            "ledger", f"{rollback_guard} is missing: an older copy would not be noticed", "the next charge makes it"
-        )
     if holders := _holders(state):
         checkup.ok("ledger", f"{path} is held by process {', '.join(holders)}")
     return True
+
+
+def _guard_of(path: str) -> str:
+    return f"{os.path.realpath(path) if os.path.islink(path) else path}-witness"
+
+
+def _rollback_guard(checkup: Checkup, path: str, damage: str | None) -> None:
+    """Say whether the guard of a ledger would notice an older copy; `damage` is what its content is found to lack."""
+    rollback_guard = _guard_of(path)
+    trouble = GuardFile(rollback_guard).trouble() or damage
+    if not os.path.lexists(rollback_guard):
+        checkup.warn(
+            "ledger", f"{rollback_guard} is missing: an older copy would not be noticed", "the next charge makes it"
+        )
+    elif trouble is not None:
+        text, _, remedy = trouble.partition("; ")
+        checkup.warn("ledger", text, remedy)
+    else:
+        checkup.ok("ledger", f"{rollback_guard} is there: an older copy would be noticed")
 
 
 def _holders(state: os.stat_result) -> list[str]:

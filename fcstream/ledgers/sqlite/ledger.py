@@ -268,6 +268,11 @@ class SQLiteLedger:
             found = tables.windows("AND draws > 0 ORDER BY open_ms")
             return [(WindowKey(row.open_ms, row.close_ms), row.loss) for row in found]
 
+    def guard_damage(self, guard: str) -> str | None:
+        """Return why a rollback guard, beside the ledger that this may be a copy of, would find no older copy."""
+        with self._locked() as tables:
+            return RollbackGuard(guard, tables.number).damage(tables.lag)
+
     def releases(self) -> list[bytes]:
         """See `LedgerReader`."""
         return [line for row in self.rows() if row.kind == "seal" for line in bytes(row.body).split(b"\n")]
@@ -500,6 +505,11 @@ def _prepare(ledgers: Sequence[SQLiteLedger], wanted: Sequence[Terms] | None, st
         file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if len(ledgers) > _MANY:  # whose changes to one window are more pages than a log holds by default
             file.db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES * len(ledgers)}")
+        if wanted is not None:
+            tables = [ledger._tables for ledger in ledgers]
+            RollbackGuard.renew(
+                file.guards, [(each.guard, each.head.seq, each.head.chain, each.lag) for each in tables]
+            )
 
 
 @contextmanager

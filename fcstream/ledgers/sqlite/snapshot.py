@@ -151,7 +151,8 @@ def _copy(path: str, copy: str) -> None:
         if turn:
             time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
         for rollback_guard in glob.glob(f"{glob.escape(real)}-witness*"):
-            _copy_file(rollback_guard, copy + rollback_guard.removeprefix(real))
+            with contextlib.suppress(IsADirectoryError, PermissionError):  # then it can tell nothing
+                _copy_file(rollback_guard, copy + rollback_guard.removeprefix(real))
         before = _FileState.of(real)
         for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
             _copy_file(real + part, copy + part)

@@ -308,6 +308,16 @@ class StreamTables:
             raise LedgerDamaged(f"{self.path}: journal row {seq} ({row.kind}) is no seal")
         return bytes(row.body)
 
+    def lag(self, seen: int) -> int:
+        """Return how many rows a rollback guard that has seen `seen` rows lacks; 0 if a crash explains it.
+
+        A process that is killed leaves one flushed transaction that was not noted, and acknowledgments before it. Such
+        a transaction charges windows, or seals them, or keeps settings.
+        """
+        query = "SELECT DISTINCT kind FROM journal WHERE stream = ? AND seq > ?2"
+        kinds = {"charge" if kind == "again" else kind for (kind,) in self.do(query, (seen,))}
+        return 0 if len(kinds - {"acknowledge", "terms"}) <= 1 else self.head.seq - seen
+
     def link_at(self, seq: int) -> bytes:
         """Return the link that is stored beside a journal row; before row 0, the origin of the hash chain."""
         if seq < 0:
