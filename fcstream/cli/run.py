@@ -42,7 +42,7 @@ def run(
 ) -> None:
     """Release every window of the schedule in CONFIG, once and for ever.
 
-    A window that was released by an earlier run is not charged and not drawn again. With a broker as its source it
+    A window that was answered by an earlier run is not charged and not drawn again. With a broker as its source it
     stays up until SIGTERM or SIGINT; SIGHUP reads CONFIG again. Several such configurations are served beside each
     other.
     """

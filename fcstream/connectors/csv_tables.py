@@ -14,6 +14,7 @@ from urllib.parse import quote
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.tables.documents import synthetic_rows
+from .sinks import read_release
 from .whole_files import put_file
 
 
@@ -68,7 +69,8 @@ class TableFolder:
             (n for n in names if opened[n].lstrip("-").isdecimal()), key=lambda n: int(opened[n]), default=None
         )
         line = None if latest is None else self._held(latest)
-        return None if line is None else Release.from_bytes(line)
+        foreign = f"{latest} in {self._folder} must be a release, it is none: remove it, or choose another folder"
+        return None if line is None else read_release(line, f"{foreign} (`sink.url`)")
 
     def close(self) -> None:
         pass

@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedIOBase
 from typing import cast
 
@@ -27,6 +27,7 @@ from ..formats.nested import objects_decoder
 from ..releases.base import Release
 from ..runtime.disk import lock_file, sync_folder, write_all
 from ..runtime.undo import on_error
+from .sinks import read_release
 
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
@@ -240,10 +241,22 @@ class _LineFile:
         with open(self.path, "rb") as file:
             return {line.rstrip(b"\n") for line in file}
 
-    def last_line(self) -> bytes:
-        """Return the last whole line, without its end; empty if there is none."""
-        start = max(0, self._end - LONGEST_LINE)
-        return os.pread(self._fd, self._end - start, start).rstrip(b"\n").rpartition(b"\n")[2]
+    def lines_backward(self) -> Iterator[bytes]:
+        """Yield the whole lines from the last one on, without their ends; empty ones are left out.
+
+        The file is read as far as lines are asked for.
+        """
+        end, later = self._end, list[bytes]()  # parts of the line that the blocks after this one end
+        while end > 0:
+            start = max(0, end - BLOCK_BYTES)
+            first, *others = os.pread(self._fd, end - start, start).split(b"\n")
+            end = start
+            if others:
+                others[-1] = b"".join([others[-1], *reversed(later)])
+                later = []
+                yield from filter(None, reversed(others))
+            later.append(first)
+        yield from filter(None, [b"".join(reversed(later))])
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -289,8 +302,18 @@ class JsonlSink:
 
     def last(self) -> Release | None:
         """Return the last release that the file holds."""
-        line = self._file.last_line()
-        return Release.from_bytes(line) if line else None
+        return self.last_of(lambda stream: True)
+
+    def last_of(self, is_own: Callable[[str], bool]) -> Release | None:
+        """See `SearchedSink`. The file is read from its end to that release: most often one block."""
+        for number, line in enumerate(self._file.lines_backward(), start=1):
+            foreign = (
+                f"{self._file.path} must hold nothing but releases, its line {number} from the end is none: remove "
+                "what another program wrote there, or choose another file (`sink.url`)"
+            )
+            if is_own(_stream_of(line, foreign)):
+                return read_release(line, foreign)
+        return None
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._file.lines() if releases else set()
@@ -298,6 +321,21 @@ class JsonlSink:
 
     def close(self) -> None:
         self._file.close()
+
+
+class _Named(msgspec.Struct):
+    stream: str
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def _stream_of(line: bytes, otherwise: str) -> str:
+    """Return the stream of a release's line, which is not read further; `otherwise` is the error's text."""
+    try:
+        return _NAMED.decode(line).stream
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise SinkError(otherwise) from None
 
 
 class DeadLetters:

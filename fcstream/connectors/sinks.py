@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close the sink; may be called again."""
+
+
+@runtime_checkable
+class SearchedSink(Protocol):
+    """A sink that several streams may share, and that finds the newest release of one of them."""
+
+    def last_of(self, is_own: Callable[[str], bool]) -> Release | None:
+        """Return the last release of the streams whose names `is_own` takes; None if it holds none."""
 
 
 def read_release(body: bytes, otherwise: str) -> Release:

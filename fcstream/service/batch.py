@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from ..accounting.losses import PrivacyLoss
-from ..connectors.sinks import Sink
+from ..connectors.sinks import SearchedSink, Sink
 from ..connectors.sources import MeasuredSource, Source
 from ..engine.engine import Engine
 from ..engine.exhaustion import EXHAUSTED
 from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
+from ..ledgers.base import root_of
 from ..releases.answers import Answers
 from ..releases.base import Release
 from ..runtime.garbage import without_garbage_collection
@@ -61,6 +63,8 @@ class Summary:
     guarantee: PrivacyLoss = field(default_factory=PrivacyLoss)
     answers: int = 1
     """Number of answers in each window."""
+    lost: str | None = None
+    """What the sink lacks of what the ledger knows to be published, in a sentence."""
     stopped: BudgetExhausted | None = None
     """Why later windows have no release, with ``budget.exhausted`` = 'stop'."""
 
@@ -87,14 +91,14 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary for programs."""
-        values = {name: getattr(self, name) for name in self.__slots__}
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "lost"}  # which is a warning
         stopped = None if self.stopped is None else str(self.stopped)
         return values | {"spent": self.spent.as_dict(), "guarantee": self.guarantee.as_dict(), "stopped": stopped}
 
     @property
     def warnings(self) -> list[str]:
         """List what to check before the releases are used."""
-        rejected, text = sum(self.rejected.values()), []
+        rejected, text = sum(self.rejected.values()), [] if self.lost is None else [self.lost]
         if self.exhausted:
             text.append(
                 f"{many(self.exhausted // self.answers, 'window')} left out whoever has used up their budget "
@@ -129,7 +133,7 @@ class Summary:
         if self.already_answered:
             one = self.already_answered == 1
             text.append(
-                f"{many(self.already_answered, 'window')} {were(self.already_answered)} released by an earlier run "
+                f"{many(self.already_answered, 'window')} {were(self.already_answered)} answered by an earlier run "
                 f"and {'stays as it is' if one else 'stay as they are'}"
             )
         if self.replayed:
@@ -269,7 +273,7 @@ def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Rel
 
 
 def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
-    """Check that the ledger knows the last window that the sink holds.
+    """Check that the ledger knows the last window of the engine's streams that the sink holds.
 
     If it does not, the ledger was lost or exchanged, and releasing these windows again would spend their budget twice.
 
@@ -277,7 +281,7 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     ------
     LedgerMismatch
     """
-    last = sink.last()
+    last = sink.last_of(own_streams(engine)) if isinstance(sink, SearchedSink) else sink.last()
     if last is not None and not engine.knows(last):
         raise LedgerMismatch(
             f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
@@ -286,14 +290,52 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
         )
 
 
+def own_streams(engine: Engine | KeyedEngine) -> Callable[[str], bool]:
+    """Return whether a name is that of a stream of this engine; keys that are found may have been others before."""
+    terms = engine.job.terms
+    if engine.job.finder is not None:
+        return lambda stream: root_of(stream) == terms.root
+    return frozenset(part.job.terms.stream for part in engine.parts).__contains__
+
+
 def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary) -> None:
     """Publish releases that an earlier run sealed and that the sink may not have."""
     sealed = engine.unpublished()
+    summary.lost = lost_releases(engine, sink, sealed)
     missing = sink.missing(sealed)
     if missing:
         sink.write(missing)
     engine.acknowledge()
     summary.republished = len(missing)
+
+
+def lost_releases(engine: Engine | KeyedEngine, sink: Sink, unpublished: Sequence[Release]) -> str | None:
+    """Return a warning if a sink that can be searched ends before the newest window that the ledger has acknowledged.
+
+    `unpublished` are the releases that the ledger holds unacknowledged: the newest windows of their streams.
+    """
+    if not isinstance(sink, SearchedSink) or engine.job.finder is not None:  # whose keys come and go
+        return None
+    waiting = Counter(stream for stream, _ in {(release.stream, release.window_open_ms) for release in unpublished})
+    newest = max(
+        (
+            part.job.schedule.window(part.next_index - 1 - waiting[part.job.terms.stream]).open_ms
+            for part in engine.parts
+            if part.answered > waiting[part.job.terms.stream]
+        ),
+        default=None,
+    )
+    if newest is None:
+        return None
+    last = sink.last_of(own_streams(engine))
+    remedy = "`fcstream budget releases` prints all of them, unchanged and for nothing"
+    if last is None:
+        return f"the sink holds no release of this stream, the ledger knows those of windows up to {newest}: {remedy}"
+    ends = last.window_open_ms
+    if ends < newest or (ends == newest and (last.place or 0) < len(engine.job.answers) - 1):
+        at = f"at window {ends}" if ends < newest else f"in the middle of window {newest}"
+        return f"the sink ends {at}, the ledger knows the releases up to window {newest}: {remedy}"
+    return None
 
 
 def _time(seconds: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from ..config import Config
-from ..connectors.sinks import Sink
+from ..connectors.sinks import SearchedSink, Sink
 from ..ledgers import is_shared
 from ..releases.base import Release
 
@@ -50,6 +50,12 @@ class LeaderSink:
 
     def last(self) -> Release | None:
         return self._sink.last()
+
+    def last_of(self, is_own: Callable[[str], bool]) -> Release | None:
+        if isinstance(self._sink, SearchedSink):
+            return self._sink.last_of(is_own)
+        last = self._sink.last()
+        return last if last is not None and is_own(last.stream) else None
 
     def close(self) -> None:
         self._sink.close()

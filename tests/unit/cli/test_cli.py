@@ -83,7 +83,7 @@ def test_main_job(folder):
     assert "all in order" in call("budget", "verify", "ledger.db").output
     again = call("run", "rooms.toml")
     assert again.stdout == ""
-    assert "6 windows were released by an earlier run" in again.stderr
+    assert "6 windows were answered by an earlier run" in again.stderr
 
 
 def test_simulation_is_seeded_and_messy(folder):

@@ -228,11 +228,11 @@ def test_one_thing_is_told_as_one():
     """What a later run says of the only window, the only release and the only record."""
     lines = Summary(republished=1, already_answered=1, replayed=1).lines()
     assert "1 release sealed by an earlier run was published again, unchanged" in lines
-    assert "1 window was released by an earlier run and stays as it is" in lines
+    assert "1 window was answered by an earlier run and stays as it is" in lines
     assert "1 record lies in that window and changed nothing" in lines
     lines = Summary(republished=2, already_answered=2, replayed=2).lines()
     assert "2 releases sealed by an earlier run were published again, unchanged" in lines
-    assert "2 windows were released by an earlier run and stay as they are" in lines
+    assert "2 windows were answered by an earlier run and stay as they are" in lines
     assert "2 records lie in those windows and changed nothing" in lines
 
 

@@ -403,7 +403,7 @@ def test_the_command(tmp_path):
     assert {line["key"] for line in found} == set(KEYS)
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"{len(found)} windows were released by an earlier run" in done.stderr
+    assert f"{len(found)} windows were answered by an earlier run" in done.stderr
     assert (tmp_path / "out.jsonl").read_bytes() == out
     # A ledger that is gone while the sink is full is found out for parts too.
     for file in tmp_path.glob("l.db*"):
