@@ -323,17 +323,17 @@ class JsonlSink:
         self._file.close()
 
 
-class _Named(msgspec.Struct):
+class _StreamLine(msgspec.Struct):
     stream: str
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_STREAM_LINE = msgspec.json.Decoder(_StreamLine)
 
 
 def _stream_of(line: bytes, otherwise: str) -> str:
     """Return the stream of a release's line, which is not read further; `otherwise` is the error's text."""
     try:
-        return _NAMED.decode(line).stream
+        return _STREAM_LINE.decode(line).stream
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise SinkError(otherwise) from None
 
