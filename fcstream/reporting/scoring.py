@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, SourceError, extra_missing, needs_package
 from .text_files import read_lines
 
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 MAX_LEVELS = 1024
 MAX_LINES = 10_000_000
 """Largest number of rows of a file that is compared."""
@@ -209,7 +211,7 @@ def _aligned(
 
 
 def _texts(values: Sequence[Any], edges: Sequence[float] | None) -> list[str]:
-    """Convert values to levels as text: numbers by their bin, anything else as it is."""
+    """Convert values to levels as text: numbers by their bin, else in one spelling; anything else as it is."""
     found = []
     for value in values:
         text = (
@@ -220,10 +222,26 @@ def _texts(values: Sequence[Any], edges: Sequence[float] | None) -> list[str]:
                 text = f"bin {int(np.searchsorted(edges[1:-1], float(text), side='right')):04d}"
             except ValueError:
                 pass
-        elif text in ("0", "1"):
-            text = ("false", "true")[int(text)]
+        else:
+            text = _one_spelling(text)
         found.append(text)
     return found
+
+
+def _one_spelling(text: str) -> str:
+    """Return the same text for equal numbers, such as ``3``, ``3.0`` and ``3e0``; 0 and 1 are truth values, too.
+
+    What begins with a needless zero is a code and no number, and whole numbers that a float cannot hold stay as they
+    are.
+    """
+    if not _NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if not abs(number) < 2**53:
+        return text
+    if number in (0, 1):
+        return ("false", "true")[int(number)]
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _some(sets: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -147,3 +147,17 @@ def test_what_cannot_be_scored(tmp_path, name, content, message):
         score(real, str(tmp_path / name))
     with pytest.raises(ConfigError, match="--target"):
         score(real, real, "b")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_equal_numbers_are_one_level_however_they_are_spelled(tmp_path, ending):
+    """Whole numbers with and without a decimal point were different levels: a table was 1.0 apart from itself."""
+    spelled = {"real": ["0", "1", "2", "-3", "1.5", "40"], "made": ["0.0", "1.0", "2.00", "-3.0", "1.50", "4e1"]}
+    for name, numbers in spelled.items():
+        lines = ["v", *numbers] if ending == "csv" else [f'{{"v": {number}}}' for number in numbers]
+        (tmp_path / f"{name}.{ending}").write_text("\n".join(lines) + "\n")
+    found = score(str(tmp_path / f"real.{ending}"), str(tmp_path / f"made.{ending}"))
+    assert found.distances == {"v": 0}
+    (tmp_path / "real.csv").write_text("v\n007\n7\n9007199254740993\nnan\n")
+    (tmp_path / "made.csv").write_text("v\n7\n7\n9007199254740992\nnan\n")
+    assert score(str(tmp_path / "real.csv"), str(tmp_path / "made.csv")).distances == {"v": 0.5}
