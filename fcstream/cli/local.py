@@ -42,8 +42,8 @@ def query(config: str) -> None:
 
 @local.command("simulate")
 @click.argument("config", type=click.Path())
-@click.option("--devices", default=10_000, show_default=True)
-@click.option("--seed", default=1, show_default=True)
+@click.option("--devices", type=click.IntRange(min=1), default=10_000, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @guarded
 def local_simulate(config: str, devices: int, seed: int) -> None:
     """Ask made-up devices the query of CONFIG; the true answer is printed too."""
@@ -55,7 +55,7 @@ def local_simulate(config: str, devices: int, seed: int) -> None:
 
 @local.command("plan")
 @click.argument("config", type=click.Path())
-@click.option("--devices", default=10_000, show_default=True)
+@click.option("--devices", type=click.IntRange(min=1), default=10_000, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @guarded
 def local_plan(config: str, devices: int, as_json: bool) -> None:

@@ -310,3 +310,14 @@ def test_devices_in_a_process_of_their_own(scheme, tmp_path):
     # The analyst's books say of the most charged device what the devices' own journal says.
     assert shown["journal"]["spent"] == shown["analyst.db"]["spent"]
     assert shown["journal"]["devices"]["count"] == 40
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("simulate", "--seed", -1), ("simulate", "--devices", -5), ("plan", "--devices", -5), ("plan", "--devices", 0)],
+)
+def test_numbers_that_there_cannot_be(args):
+    """They ended in internal errors, or were planned with."""
+    found = invoke(args[0], EXAMPLE, *args[1:])
+    assert found.exit_code == 2
+    assert f"Invalid value for '{args[1]}'" in found.output
