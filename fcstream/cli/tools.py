@@ -8,6 +8,7 @@ import click
 
 from ..errors import ConfigError, FcstreamError
 from .base import guarded, ledger_readers, main, read_lines, refuse_overwriting_ledger
+from .terminal import say
 
 
 @main.command("plot")
@@ -40,6 +41,8 @@ def plot_command(
             option = "--answer" if len({one.key for one in found}) == 1 else "--key"
             raise ConfigError("is required: true values belong to one key and one answer", option)
         found = [read_truth(read_lines(truth, out), found[0])]
+        if not found[0].truth:
+            say("warning: --truth holds no value for a window of these releases: look at its `window_open_ms`")
     plot_all(found, out)
     click.echo(f"wrote {out}", err=True)
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from .base import picture
 from .drawing import (
-    DASHES,
     DAY_MS,
     MARKS,
     MAX_ELLIPSES,
@@ -27,6 +26,7 @@ from .drawing import (
     middles,
     shade_refusals,
     time_bar,
+    truth_line,
 )
 from .planes import Plane, ground, plane_of, true_to_scale
 
@@ -83,7 +83,7 @@ def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[st
             _ellipse(axes, center, _noise(sigma), dots.to_rgba(x))
     truth = [_turned(series.truth[r.window_open_ms], plane) for r in released if r.window_open_ms in series.truth]
     if truth:
-        axes.plot(*np.array(truth, float).T, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=2)
+        axes.plot(*np.array(truth, float).T, zorder=2, **truth_line(len(truth)))
     ground(axes, labels, plane, f"means, with ellipses of\n{WIDTHS:g} standard deviations of the noise")
     if plane.is_map:
         true_to_scale(axes, points[:, 1].tolist())

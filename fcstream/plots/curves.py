@@ -10,12 +10,10 @@ import numpy as np
 
 from .base import picture
 from .drawing import (
-    DASHES,
     DAY_MS,
     MAX_FEATURES,
     MAX_MARKERS,
     NOISE_BAND,
-    TRUTH,
     VALUE,
     WIDTHS,
     axis_labels,
@@ -28,6 +26,7 @@ from .drawing import (
     finish,
     middles,
     shade_refusals,
+    truth_line,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def draw_total(axes: Axes, series: ReleaseSeries, k: int) -> None:
             if r.window_open_ms in series.truth
         ]
         if true:
-            axes.plot(*zip(*true, strict=True), color=TRUTH, linewidth=1.0, linestyle=DASHES, label=truth)
+            axes.plot(*zip(*true, strict=True), label=truth, **truth_line(len(true)))
         label = band = truth = "_"
         if epoch is not None and epoch > series.first.window_open_ms:
             axes.axvline(epoch / DAY_MS, color=_EPOCH, linewidth=0.8, zorder=0)

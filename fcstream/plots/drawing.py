@@ -90,8 +90,13 @@ def draw_truth(
     found = [(middle[at], value) for at, value in points if at in middle]
     if found:
         x, y = zip(*found, strict=True)
-        line: dict[str, Any] = {"linewidth": 1.0, "linestyle": DASHES} if joined else {"linewidth": 0, "marker": "x"}
-        axes.plot(x, y, color=TRUTH, markersize=5, label=label, **line)
+        axes.plot(x, y, label=label, **truth_line(len(found) if joined else 1))
+
+
+def truth_line(points: int) -> dict[str, Any]:
+    """Return the style of a line of true values; one value alone is a mark, since it has no line."""
+    line: dict[str, Any] = {"linestyle": "none", "marker": "x"} if points == 1 else {"linestyle": DASHES}
+    return {"color": TRUTH, "linewidth": 1.0, "markersize": 5, **line}
 
 
 def whom(series: ReleaseSeries) -> str:
@@ -201,21 +206,42 @@ def finish(
 
 
 def per_window(found: Sequence[ReleaseSeries]) -> str:
-    """Say what is released for each window, and what it costs at most."""
+    """Say what is released for each window of a key, and what all its answers that are drawn cost together at most."""
     releases = [release for series in found for release in series.releases]
     lengths = {release.window_close_ms - release.window_open_ms for release in releases}
     every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
-    cost = max((release.rho, release.delta) for release in releases)
-    text = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
+    costs: dict[tuple[str, int], list[Release]] = {}
+    for release in releases:
+        costs.setdefault((release.stream, release.window_open_ms), []).append(release)
+    rho = max(math.fsum(release.rho for release in window) for window in costs.values())
+    delta = max(math.fsum(release.delta for release in window) for window in costs.values())
+    text = f"rho {rho:g}" + (f", delta {delta:g}" if delta else "")
     kinds = list(dict.fromkeys(series.first.kind for series in found))
-    what = kinds[0] if len(kinds) == 1 else f"{len(found)} answers"
-    return f"{what} per window{every}, at most {text} each"
+    answers = len({series.first.name for series in found})
+    what = kinds[0] if len(kinds) == 1 else f"{answers} answers"
+    return f"{what} per window{every}, at most {text} {'each' if answers == 1 else 'a window'}"
+
+
+def _guarantee(found: Sequence[ReleaseSeries]) -> str:
+    """Say what bounds all that is ever released: of streams with keys for each key, and for a user under all of them.
+
+    Releases do not tell whether keys share a user's budget; the sum is a bound in any case.
+    """
+
+    def text(times: int) -> str:
+        return f"rho {times * cap['rho']:g}, delta {times * cap['delta']:g}"
+
+    cap, keys = found[0].first.guarantee, len({series.first.stream for series in found})
+    if not found[0].key:
+        return f"guarantee for ever: {text(1)}"
+    if keys > 1 and any(release.participation is not None for release in found[0].releases):
+        return f"guarantee for ever: at most {text(keys)} for a user under all {keys} keys, {text(1)} for each key"
+    return f"guarantee for ever, for each key: {text(1)}"
 
 
 def entitle(figure: Figure, title: str, found: Sequence[ReleaseSeries], notes: Sequence[str]) -> None:
     """Write the title of a picture, what must be known beside it, and one legend for all of its panels."""
-    cap = found[0].first.guarantee
-    lines = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}", *notes]
+    lines = [_guarantee(found), *notes]
     if not all(release.private for series in found for release in series.releases):
         lines.append("seeded noise: NOT PRIVATE")
     if any(series.truth for series in found):

@@ -102,7 +102,7 @@ def _what(found: Sequence[ReleaseSeries], keys: Sequence[str]) -> str:
     several = [f"{len(keys)} keys"] if len(keys) > 1 else [f"key {keys[0]!r}"] if keys[0] else []
     one = next(iter(answers))
     named = [f"answer {one!r}"] if len(answers) == 1 and one is not None else []
-    return ", ".join([*several, *named, per_window([s for s in found if s.key == keys[0]])])
+    return ", ".join([*several, *named, per_window(found)])
 
 
 def _columns(panels: int, is_keys: bool) -> int:

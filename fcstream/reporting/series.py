@@ -174,7 +174,8 @@ def _chosen(names: set[str], wanted: str | None, option: str) -> str | None:
 def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
     """Add true values to a series, from lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
 
-    If no window of the series has a value, its shape is unknown: then the lines are only checked, and not added.
+    Those of other windows are only checked, and not added; so are all if no window of the series has a value, since its
+    shape is unknown then.
 
     Raises
     ------
@@ -187,6 +188,7 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
     if series.first.kind == "synthetic":
         raise ConfigError("has no place beside made-up rows: `fcstream score` compares them with real ones", "--truth")
     shapes = {shape(release.value) for release in series.released}
+    shown = {release.window_open_ms for release in series.releases}
     truth: dict[int, list[Any]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -200,7 +202,7 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
             is_good = False
         if not is_good:
             raise SourceError(f"line {number} of the truth has no `window_open_ms` with a `value` like those released")
-        if value is not None and shapes:
+        if value is not None and shapes and opening in shown:
             truth[opening] = value
     return ReleaseSeries(series.releases, truth)
 

@@ -361,3 +361,26 @@ def test_what_is_no_degree_is_no_map():
     assert axes.get_aspect() == "auto"
     true_to_scale(axes, [90.0])
     assert axes.get_aspect() == pytest.approx(20)
+
+
+# -- what titles promise -------------------------------------------------------------------------------------------
+
+
+def test_the_guarantee_of_a_user_under_several_keys_is_told():
+    """The title gave that of one key, as if it were the whole."""
+    whole = (
+        "guarantee for ever: at most rho 6, delta 3e-06 for a user under all 3 keys, rho 2, delta 1e-06 for each key"
+    )
+    assert whole in grid(of_keys(3, participation="full"))["title"]
+    assert "guarantee for ever, for each key: rho 2, delta 1e-06" in grid(of_keys(3))["title"]
+
+
+def test_what_the_answers_of_a_window_cost_is_added_up():
+    """The title gave the cost of the dearest answer for that of a window."""
+    costs = {"a": 0.3, "b": 0.05, "c": 0.01}
+    found = [
+        release(w, [5.0], [1.0], kind="count", name=name, place=place, rho=rho, delta=0.0)
+        for place, (name, rho) in enumerate(costs.items())
+        for w in range(2)
+    ]
+    assert "at most rho 0.36 a window" in grid(found)["title"]

@@ -396,3 +396,35 @@ def test_pictures_tell_that_users_are_left_out(kind, tmp_path):
     assert "records" not in with_all
     assert "records" in of_records
     assert "users" not in of_records
+
+
+@pytest.mark.parametrize("lines", ["", '{"window_open_ms": 7, "value": [1.0]}\n'])
+def test_a_truth_of_other_windows_is_told(tmp_path, lines):
+    """Nothing was drawn of it, without a word, and the title spoke of true values."""
+    (tmp_path / "r.jsonl").write_bytes(b"".join(lines_of(release(0, [5.0], [1.0], kind="count"))))
+    (tmp_path / "t.jsonl").write_text(lines)
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        done = call(tmp_path / "r.jsonl", "--truth", tmp_path / "t.jsonl", "--out", tmp_path / "x.svg")
+    assert done.exit_code == 0, done.output
+    assert "warning: --truth holds no value for a window of these releases" in done.output
+    assert "true values" not in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize(("kind", "value"), [("count", [5.0]), ("mean", [1.0, 2.0]), ("total", [5.0])])
+def test_a_truth_of_one_window_can_be_seen(kind, value, tmp_path, monkeypatch):
+    """It was a dashed line of one point, which is nothing."""
+    from fcstream.plots import plot_releases
+    from fcstream.plots.drawing import TRUTH
+
+    seen = []
+
+    def keep(figure, *_args, **_more):
+        seen.extend(line for axes in figure.axes for line in axes.lines if line.get_color() == TRUTH)
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", keep)
+    parts = {"parts": {"epoch_ms": 0, "windows": 1}} if kind == "total" else {}
+    found = [release(k, value, [1.0] * len(value), kind=kind, **parts) for k in range(2)]
+    truth = json.dumps({"window_open_ms": 0, "value": value}).encode()
+    plot_releases(read_truth([truth], read_series(lines_of(*found))), str(tmp_path / "x.svg"))
+    assert seen
+    assert {line.get_marker() for line in seen} == {"x"}
