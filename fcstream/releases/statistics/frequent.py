@@ -104,6 +104,12 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         if setting.unit == "user":
             return FrequentValues(whole, name, self._per_user(setting.unit))
         self._per_user(setting.unit)
+        if whole.rho_nano < 2:
+            raise ConfigError(
+                f"must be at least 2e-09 for a release of kind 'frequent', whose gate takes a part, got {whole.rho:g}: "
+                "raise it",
+                "release.rho",
+            )
         loss = PrivacyLoss(max(1, whole.rho_nano // GATE_RHO), max(1, whole.delta_femto // GATE_DELTA))
         most = MAX_VALUES if self.max_values is None else self.max_values
         if not 1 <= most <= MAX_POINTS // 2:

@@ -487,6 +487,12 @@ def test_windows_and_plans():
         plan(Config.from_mapping(config | {"release": {**release, "size_hint": 300, "rho": 0.02}}))
 
 
+def test_a_step_beyond_the_ranges_is_refused():
+    """It ended in a "math domain error", since the range of every feature was one point of the lattice."""
+    with pytest.raises(ConfigError, match=r"lattice\.step.*smaller than the range of each feature.* 'a'"):
+        Config.from_mapping(sample(lattice={"step": 1e18}, release=RELEASE))
+
+
 def test_what_cannot_be_is_refused():
     for wrong, key in (
         ({"components": 3}, "components"),

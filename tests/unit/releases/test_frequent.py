@@ -233,6 +233,7 @@ def test_users_of_a_list_count_once():
         ("event", {"max_values": 0}, "release.max_values"),
         ("event", {"feature": "title"}, "release.feature"),
         ("event", {"delta": 0.0}, "release.delta"),
+        ("event", {"rho": 1e-9}, "release.rho"),  # ended in a division by zero
     ],
 )
 def test_wrong_options_are_refused(unit, options, key):
