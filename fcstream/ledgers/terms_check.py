@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,14 +21,24 @@ _ABSENT = object()
 
 
 class SettingChange(NamedTuple):
-    """One setting whose value differs between two texts; a value is None if the text lacks the key."""
+    """One setting whose value differs between two texts; a value is None if the text lacks the key.
+
+    With `is_item` it is a section that has a name, such as one of several answers, and only one text has it.
+    """
 
     key: str
     old: Any
     new: Any
+    is_item: bool = False
 
     def __str__(self) -> str:
-        return f"`{self.key}` changed from {_value_text(self.old)} to {_value_text(self.new)}"
+        if self.is_item:
+            return f"`{self.key}` was {'added' if self.old is None else 'dropped'}"
+        old, new = _value_text(self.old), _value_text(self.new)
+        start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+        if max(len(old), len(new)) > _LONGEST and start > _LONGEST // 2:  # they would be cut where they are the same
+            old, new = (f"...{text[start - _LONGEST // 4 :]}" for text in (old, new))
+        return f"`{self.key}` changed from {_cut(old)} to {_cut(new)}"
 
 
 def changes(old: str, new: str) -> list[SettingChange]:
@@ -225,15 +235,34 @@ def listed(different: list[SettingChange]) -> str:
 def _compared(old: Any, new: Any, key: str) -> list[SettingChange]:
     if old == new:
         return []
-    if isinstance(old, list) and isinstance(new, list) and _names(old) == _names(new) is not None:
-        old, new = ({item["name"]: item for item in items} for items in (old, new))
+    if isinstance(old, list) or isinstance(new, list):
+        items = [value if isinstance(value, list) else [value] for value in (old, new)]
+        before, after = map(_names, items)
+        if before is not None and after is not None:
+            return list(_compared_items(items[0], items[1], key))
+        if key == "release":  # one answer needs no name
+            old, new = (names or "one answer without a name" for names in (before, after))
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return [SettingChange(key, *(None if value is _ABSENT else value for value in (old, new)))]
+        return [SettingChange(key, None if old is _ABSENT else old, None if new is _ABSENT else new)]
     return [
         change
         for name in sorted({*old, *new})
         for change in _compared(old.get(name, _ABSENT), new.get(name, _ABSENT), f"{key}.{name}" if key else name)
     ]
+
+
+def _compared_items(old: list[Any], new: list[Any], key: str) -> Iterator[SettingChange]:
+    """Compare two lists of sections that have names: those of one name, those that only one list has, their order."""
+    before, after = ({item["name"]: item for item in items} for items in (old, new))
+    for name in dict.fromkeys([*before, *after]):
+        named = f"{key}[{name}]" if key == "release" else f"{key}.{name}"
+        if name in before and name in after:
+            yield from _compared(before[name], after[name], named)
+        else:
+            yield SettingChange(named, before.get(name), after.get(name), is_item=True)
+    orders = [[name for name in one if name in other] for one, other in ((before, after), (after, before))]
+    if orders[0] != orders[1]:
+        yield SettingChange(f"order of {key}", orders[0], orders[1])
 
 
 def _names(items: list[Any]) -> list[Any] | None:
@@ -253,5 +282,8 @@ def _read(text: str) -> Any:
 def _value_text(value: Any) -> str:
     if value is None:
         return "its default"
-    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

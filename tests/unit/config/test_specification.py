@@ -8,6 +8,7 @@ from support.helpers import sample
 
 from fcstream.config import Config
 from fcstream.config.sections import FeatureSection, LatticeSection, StreamSection, WindowSection
+from fcstream.config.specification import canonical
 from fcstream.errors import LedgerMismatch
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.terms_check import changes
@@ -126,6 +127,32 @@ def test_a_setting_is_kept_once_for_all_parts_of_a_stream(tmp_path):
     again = open_ledger(url, job.part("b").terms)
     assert again.setting("start") == "2026-01-01T00:00:00Z"
     again.close()
+
+
+def test_changes_of_several_answers_name_the_answer_and_the_key():
+    """Two long texts were shown instead, cut before they differed."""
+    count, mean = {"kind": "count", "name": "n", "rho": 1.0}, {"kind": "mean", "name": "temp", "rho": 2.0}
+    sums = {"kind": "sum", "name": "total", "rho": 1.0, "note": "x" * 300}
+
+    def told(old, new):
+        return [str(change) for change in changes(canonical({"release": old}), canonical({"release": new}))]
+
+    assert told([count, mean], [count, mean | {"rho": 3.0}]) == ["`release[temp].rho` changed from 2.0 to 3.0"]
+    assert told([count, mean], [count, mean, sums]) == ["`release[total]` was added"]
+    assert told([count, mean, sums], [mean | {"rho": 3.0}, sums]) == [
+        "`release[n]` was dropped",
+        "`release[temp].rho` changed from 2.0 to 3.0",
+    ]
+    assert told([count, mean], [mean, count]) == ['`order of release` changed from ["n", "temp"] to ["temp", "n"]']
+    (one,) = told([sums, {**sums, "name": "total2"}], [{**sums, "name": "total2"}])
+    assert one == "`release[total]` was dropped"
+    assert told(mean, [count, mean]) == ["`release[n]` was added"]
+    (unnamed,) = told({"kind": "count", "rho": 1.0}, [count, mean])
+    assert unnamed == '`release` changed from \'one answer without a name\' to ["n", "temp"]'
+    (long,) = told([{"name": "a", "levels": "x" * 200 + "old"}], [{"name": "a", "levels": "x" * 200 + "new"}])
+    assert "old" in long
+    assert "new" in long
+    assert len(long) < 200
 
 
 def test_changes_of_lists_that_are_no_sections_are_reported_whole():
