@@ -186,10 +186,11 @@ class _LineFile:
     """A file of fcstream's whole lines, to which lines are appended; a torn last line is cut off when it is opened.
 
     Every line starts with `marker`. A file that holds anything else belongs to another program and is not changed.
+    `remedy` is what an error says to do where lines cannot be written.
     """
 
-    def __init__(self, path: str, mode: int, marker: bytes) -> None:
-        self.path = path
+    def __init__(self, path: str, mode: int, marker: bytes, remedy: str) -> None:
+        self.path, self._remedy = path, remedy
         self._marker = marker
         if os.path.exists(path) and not os.path.isfile(path):
             raise SinkError(f"{path} must be a file: choose another")
@@ -225,10 +226,7 @@ class _LineFile:
                 os.fsync(self._fd)
         except OSError as error:
             self._cut()
-            raise SinkError(
-                f"{self.path} cannot be written: {error.strerror}; make room and run again: what was sealed is in the "
-                "ledger and is written then"
-            ) from None
+            raise SinkError(f"{self.path} cannot be written: {error.strerror}; {self._remedy}") from None
         self._end += len(data)
 
     @property
@@ -295,7 +293,8 @@ class JsonlSink:
     """Writes releases as JSON lines to a file; they are on disk (fsync) before they count as written."""
 
     def __init__(self, path: str) -> None:
-        self._file = _LineFile(path, 0o644, b'{"stream":')
+        remedy = "make room and run again: what was sealed is in the ledger and is written then"
+        self._file = _LineFile(path, 0o644, b'{"stream":', remedy)
 
     def write(self, releases: Sequence[Release]) -> None:
         self._file.append([release.to_bytes() for release in releases], durable=True)
@@ -367,7 +366,7 @@ class DeadLetters:
         self.lost = 0
         self._path, self._max_bytes = path, max_bytes
         self._told = -_TELL_S
-        self._file: _LineFile | None = _LineFile(path, 0o600, b'{"reason":')
+        self._file: _LineFile | None = self._opened()
 
     def write(self, rejections: Sequence[Rejection]) -> None:
         for start in range(0, len(rejections), _LETTERS_TOGETHER):
@@ -387,10 +386,16 @@ class DeadLetters:
 
     def _append(self, lines: list[bytes]) -> None:
         if self._file is None:  # opening it again has failed
-            self._file = _LineFile(self._path, 0o600, b'{"reason":')
+            self._file = self._opened()
         if self._file.size + sum(map(len, lines)) + len(lines) > self._max_bytes // 2:
             os.replace(self._path, f"{self._path}.1")
             self._file.close()
             self._file = None
-            self._file = _LineFile(self._path, 0o600, b'{"reason":')
+            self._file = self._opened()
         self._file.append(lines, durable=False)
+
+    def _opened(self) -> _LineFile:
+        remedy = (
+            "make room, or choose another `dead_letter.url`: rejections that come meanwhile are counted and not kept"
+        )
+        return _LineFile(self._path, 0o600, b'{"reason":', remedy)

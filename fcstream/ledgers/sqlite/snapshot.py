@@ -81,6 +81,11 @@ class Snapshot(SQLiteLedger):
                 with _of_the_original(copy, path):
                     super().__init__(copy, stream=stream)
         except OSError as error:
+            if isinstance(error, PermissionError) and str(error.filename).startswith(os.path.realpath(path)):
+                raise LedgerError(
+                    f"{path} cannot be read: {error.strerror}; run as the user who owns it, or let this user read it "
+                    "and its log"
+                ) from None
             raise LedgerError(
                 f"{path} cannot be copied to look at it: {error.strerror}; TMPDIR names where copies go"
             ) from None

@@ -1,11 +1,13 @@
 """Files of releases that several streams share: the newest release of each is found, wherever it lies."""
 
+import errno
 from dataclasses import replace
 
 import pytest
 
 from fcstream.connectors import files
-from fcstream.connectors.files import JsonlSink
+from fcstream.connectors.files import DeadLetters, JsonlSink
+from fcstream.formats.batch import Rejection
 from fcstream.testing import sample_release
 
 
@@ -21,3 +23,19 @@ def test_the_newest_release_of_a_stream_lies_anywhere(tmp_path, monkeypatch, blo
     found = {name: sink.last_of(lambda stream, name=name: stream == name) for name in "abcd"}
     assert found == {"a": written[2], "b": written[1], "c": written[4], "d": None}
     sink.close()
+
+
+def test_dead_letters_that_cannot_be_written_are_not_said_to_be_in_the_ledger(tmp_path, caplog, monkeypatch):
+    """The warning promised that they are written later, from a ledger that never holds rejections."""
+    letters = DeadLetters(str(tmp_path / "dead.jsonl"))
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_all", full)
+    letters.write([Rejection("missing", 1, "a")])
+    letters.close()
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "No space left on device; make room, or choose another `dead_letter.url`" in warning
+    assert "ledger" not in warning
+    assert letters.lost == 1

@@ -1,7 +1,10 @@
 """Files of the embedded ledger: full disks, forks, and openings that are refused, interrupted or repeated."""
 
+import contextlib
+import errno
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -10,8 +13,9 @@ from support.embedded_ledgers import LOSS, TERMS, filled
 
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers.base import Request, SealedRelease, Terms
-from fcstream.ledgers.files import LedgerFile
+from fcstream.ledgers.files import LedgerFile, translated_errors
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.ledgers.sqlite.snapshot import Snapshot
 from fcstream.testing import window
 
 
@@ -357,3 +361,27 @@ def test_an_interrupt_while_the_process_ends_loses_nothing(tmp_path):
         assert len(ledger.charges()) == 1
         assert ledger.verify() == 1
         ledger.close()
+
+
+def test_errors_of_the_disk_say_what_to_do(tmp_path, monkeypatch):
+    """A read-only file, or a limit on the size of files, ended in SQLite's words alone."""
+    path = str(tmp_path / "l.db")
+    filled(path)
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        with pytest.raises(LedgerError, match="cannot be used: .*; this user must be able to write it"):
+            with translated_errors(path):
+                db.execute("UPDATE file SET value = 'open'")
+    code = (
+        "import resource, sys; from fcstream.ledgers.sqlite.ledger import SQLiteLedger; "
+        "from fcstream.testing import LedgerContract; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
+        "SQLiteLedger(sys.argv[1], LedgerContract.terms)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True)
+    assert "`ulimit -f`" in done.stderr.splitlines()[-1], done.stderr
+
+    def refused(source, target):
+        raise PermissionError(errno.EACCES, "Permission denied", source)
+
+    monkeypatch.setattr("fcstream.ledgers.sqlite.snapshot.shutil.copyfile", refused)
+    with pytest.raises(LedgerError, match="cannot be read: Permission denied; run as the user who owns it"):
+        Snapshot(path)
