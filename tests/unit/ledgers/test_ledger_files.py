@@ -367,10 +367,12 @@ def test_errors_of_the_disk_say_what_to_do(tmp_path, monkeypatch):
     """A read-only file, or a limit on the size of files, ended in SQLite's words alone."""
     path = str(tmp_path / "l.db")
     filled(path)
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-        with pytest.raises(LedgerError, match="cannot be used: .*; this user must be able to write it"):
-            with translated_errors(path):
-                db.execute("UPDATE file SET value = 'open'")
+    with (
+        contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db,
+        pytest.raises(LedgerError, match=r"cannot be used: .*; this user must be able to write it"),
+        translated_errors(path),
+    ):
+        db.execute("UPDATE file SET value = 'open'")
     code = (
         "import resource, sys; from fcstream.ledgers.sqlite.ledger import SQLiteLedger; "
         "from fcstream.testing import LedgerContract; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
