@@ -361,9 +361,9 @@ _DAMAGE = (  # primary codes of SQLite's errors
 
 
 _REMEDIES = {
-    sqlite3.SQLITE_READONLY: "this user must be able to write it and its folder: run as its owner, or change the mode",
-    sqlite3.SQLITE_CANTOPEN: "this user must be able to read and write it and its folder: run as its owner, or change "
-    "the mode",
+    sqlite3.SQLITE_READONLY: "this user must be able to read and write it: run as its owner, or change its mode",
+    sqlite3.SQLITE_CANTOPEN: "this user must be able to read and write it and what lies beside it: run as its owner, or "
+    "change the modes",
     sqlite3.SQLITE_IOERR: "the disk is faulty or away, or a quota or the limit of a file's size (`ulimit -f`) is "
     "reached: mend that and run again; nothing was released under an unwritten charge",
 }
@@ -397,4 +397,6 @@ def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
     # An error without a code comes from Python's module: a text that is not UTF-8, or a value that is too large.
     if primary is None or primary in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return LedgerDamaged(f"{path} is damaged: {text if primary is not None else 'a value cannot be read'}")
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):  # which some systems call a fault of the disk
+        primary = sqlite3.SQLITE_READONLY
     return LedgerError(f"{path} cannot be used: {text}; {_REMEDIES.get(primary, _OTHERWISE)}")

@@ -369,10 +369,16 @@ def test_errors_of_the_disk_say_what_to_do(tmp_path, monkeypatch):
     filled(path)
     with (
         contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db,
-        pytest.raises(LedgerError, match=r"cannot be used: .*; this user must be able to write it"),
+        pytest.raises(LedgerError, match=r"cannot be used: .*; this user must be able to read and write it"),
         translated_errors(path),
     ):
         db.execute("UPDATE file SET value = 'open'")
+    with monkeypatch.context() as here:
+        here.setattr("os.access", lambda *_: False)
+        with pytest.raises(LedgerError, match=r"disk I/O error; this user must be able to"), translated_errors(path):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
     code = (
         "import resource, sys; from fcstream.ledgers.sqlite.ledger import SQLiteLedger; "
         "from fcstream.testing import LedgerContract; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
