@@ -362,8 +362,8 @@ _DAMAGE = (  # primary codes of SQLite's errors
 
 _REMEDIES = {
     sqlite3.SQLITE_READONLY: "this user must be able to read and write it: run as its owner, or change its mode",
-    sqlite3.SQLITE_CANTOPEN: "this user must be able to read and write it and what lies beside it: run as its owner, or "
-    "change the modes",
+    sqlite3.SQLITE_CANTOPEN: "this user must be able to read and write it and what lies beside it: run as its owner, "
+    "or change the modes",
     sqlite3.SQLITE_IOERR: "the disk is faulty or away, or a quota or the limit of a file's size (`ulimit -f`) is "
     "reached: mend that and run again; nothing was released under an unwritten charge",
 }

@@ -375,9 +375,9 @@ def test_errors_of_the_disk_say_what_to_do(tmp_path, monkeypatch):
         db.execute("UPDATE file SET value = 'open'")
     with monkeypatch.context() as here:
         here.setattr("os.access", lambda *_: False)
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
         with pytest.raises(LedgerError, match=r"disk I/O error; this user must be able to"), translated_errors(path):
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error
     code = (
         "import resource, sys; from fcstream.ledgers.sqlite.ledger import SQLiteLedger; "
