@@ -547,8 +547,8 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
 
 def _left_out(facts: DeploymentFacts, bias: str) -> str:
     """Say besides a kind's bias what it does to numbers that users without budget are left out, if that may be."""
-    job = facts.job
-    if not job.spending.omits or windows_until(job) is None:
+    until = windows_until(facts.job)
+    if not facts.job.spending.omits or until is None or until[1]:
         return bias
     bias = bias.replace("None", "none", 1) if bias.startswith("None") else bias
     return (

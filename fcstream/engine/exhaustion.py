@@ -81,6 +81,18 @@ def limited_windows(job: Job) -> tuple[int | None, bool]:
     return min(limits, default=(None, False))
 
 
+def windows_until(job: Job) -> tuple[int, bool] | None:
+    """Count the windows that a budget lasts which is too small for the schedule; None if it lasts.
+
+    Returns also whether it is the total that ends first.
+    """
+    lasting, is_total = limited_windows(job)
+    count = scheduled_windows(job)
+    if lasting is None or job.spending.savings is not None or (count is not None and lasting >= count):
+        return None
+    return lasting, is_total
+
+
 def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
     """Count the windows of a stream whose first run is at a public time (now); None without an end."""
     count = job.schedule.count
@@ -112,10 +124,11 @@ def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
 
     A live stream that is only `planned` has its first run now; else the first run may have been long ago.
     """
-    schedule, count = job.schedule, scheduled_windows(job)
-    lasting, is_total = limited_windows(job)
-    if lasting is None or job.spending.savings is not None or (count is not None and lasting >= count):
+    until = windows_until(job)
+    if until is None:
         return None
+    lasting, is_total = until
+    schedule, count = job.schedule, scheduled_windows(job)
     windows = many(lasting, "window")
     at = f"window {lasting + 1}"
     is_known = planned or job.clock == "eof"

@@ -314,8 +314,10 @@ class StreamTables:
         A process that is killed leaves one flushed transaction that was not noted, and acknowledgments before it. Such
         a transaction charges windows, or seals them, or keeps settings.
         """
-        query = "SELECT DISTINCT kind FROM journal WHERE stream = ? AND seq > ?2"
-        kinds = {"charge" if kind == "again" else kind for (kind,) in self.do(query, (seen,))}
+        if seen >= self.head.seq:
+            return 0
+        query = f"{_UP}SELECT DISTINCT kind FROM rows CROSS JOIN journal ON seq = n AND stream = ?1"
+        kinds = {"charge" if kind == "again" else kind for (kind,) in self.do(query, (seen + 1, self.head.seq))}
         return 0 if len(kinds - {"acknowledge", "terms"}) <= 1 else self.head.seq - seen
 
     def link_at(self, seq: int) -> bytes:
