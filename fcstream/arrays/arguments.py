@@ -36,11 +36,17 @@ def number_of(value: Any, name: str) -> float:
     """
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     if not is_number or isinstance(value, (bool, np.timedelta64)) or value != value:
-        raise ConfigError(f"must be a number, got {value!r}", name)
+        raise ConfigError(f"must be a number, got {_told(value)}", name)
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def _told(value: Any) -> str:
+    """Return what an error says about a value: of anything but one cell its type, since it may hold records."""
+    is_plain = value is None or isinstance(value, (str, bool, int, float, np.generic))
+    return repr(value) if is_plain else f"a {type(value).__name__}"
 
 
 def whole_of(value: Any, name: str) -> int:
@@ -52,7 +58,7 @@ def whole_of(value: Any, name: str) -> int:
         It is a float, a text, a truth value, or anything else.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)):
-        raise ConfigError(f"must be a whole number, got {value!r}", name)
+        raise ConfigError(f"must be a whole number, got {_told(value)}", name)
     return int(value)
 
 

@@ -156,3 +156,8 @@ def test_an_argument_of_a_wrong_type_is_named(ask, given, named, odd):
     (name,) = odd
     with pytest.raises(ConfigError, match=f"^{name}: "):
         ask(*given, **named | odd)
+
+
+def test_an_error_holds_no_records():
+    with pytest.raises(ConfigError, match=r"^rho: must be a number, got a ndarray$"):
+        f.private_sum(ROWS, **SUM | {"rho": ROWS})
