@@ -387,17 +387,6 @@ class LedgerContract:
             ledger.seal([SealedRelease(window(index), b"answer")])
             ledger.close()
 
-    def test_the_latest_windows_are_those_that_open_last(self, tmp_path: Path) -> None:
-        """Whenever they were sealed; of windows that open together the one that closes last."""
-        ledger, short = self.make(self.terms, tmp_path), WindowKey(window(5).open_ms, window(5).open_ms + 1)
-        for key in (window(4), window(5), short, window(3)):
-            ledger.seal([SealedRelease(key, str(key).encode())])
-            ledger.acknowledge([key])
-        assert ledger.last_sealed() == (window(5), str(window(5)).encode())
-        if isinstance(ledger, RecentLedger):
-            assert [key for key, _ in ledger.latest_sealed(3)] == [window(4), short, window(5)]
-        ledger.close()
-
     def test_state_survives_reopening(self, tmp_path: Path) -> None:
         if not self.durable:
             return

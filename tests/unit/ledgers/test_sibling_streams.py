@@ -18,11 +18,13 @@ from fcstream.config import Config
 from fcstream.engine.opening import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import each_reader, open_ledger, open_reader
+from fcstream.ledgers.base import SealedRelease, Terms, WindowKey
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.ledgers.retired_streams import retire
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.ledgers.terms_check import most_of_one_user
 from fcstream.service.doctor import examine
+from fcstream.testing import window
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 
@@ -127,6 +129,19 @@ def test_no_edit_starts_fresh_filters_on_a_server(postgres, edit, changed, messa
         run(keyed(postgres.url, **copy.deepcopy(changed)))
     assert message in str(refused.value)
     assert "fcstream budget retire LEDGER t" in str(refused.value)
+
+
+def test_the_latest_windows_are_those_that_open_last(url):
+    """Whenever they were sealed; of windows that open together the one that closes last."""
+    short = WindowKey(window(5).open_ms, window(5).open_ms + 1)
+    for each in (url, "memory:"):
+        ledger = open_ledger(each, Terms("s", "event", PrivacyLoss(9), "{}"))
+        for key in (window(4), window(5), short, window(3)):
+            ledger.seal([SealedRelease(key, str(key).encode())])
+            ledger.acknowledge([key])
+        assert ledger.last_sealed() == (window(5), str(window(5)).encode())
+        assert [key for key, _ in ledger.latest_sealed(3)] == [window(4), short, window(5)]
+        ledger.close()
 
 
 def test_another_unit_is_refused(url):
