@@ -404,7 +404,8 @@ class StreamTables:
         raise LedgerDamaged(f"{self.path}: journal row {self.head.seq} is missing")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
-        marked, key, self._file.sums = mark("w", *new), new[:2], None
+        marked, key = mark("w", *new), new[:2]
+        self._file.sums = None
         _, before = self._open_windows.pop(key, (None, None))
         if new.state != "acknowledged" and len(self._open_windows) < _FEW_WINDOWS:
             self._open_windows[key] = new, marked
