@@ -114,14 +114,7 @@ class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True,
             raise ConfigError(f"must name one of two features or more, got {self.target!r}", "release.target")
         if loss.rho_nano < 10_000 * d:
             raise ConfigError(f"must be at least {1e-5 * d:g} for {d} features, got {self.rho:g}", "release.rho")
-        columns = tuple(Column.of(setting.grid, name) for name in names)
-        for column in columns:
-            if column.lowest == column.highest:
-                raise ConfigError(
-                    f"must be smaller than the range of each feature, which {setting.grid.lattice.step:g} is not for "
-                    f"{column.feature.name!r}: all of its values would be one; choose a finer step",
-                    "lattice.step",
-                )
+        columns = Column.several(setting.grid)
         target = None if self.target is None else names.index(self.target)
         return ClippedCovariance(loss, columns, size_hint, self.scale == "learned", self.components, target)
 

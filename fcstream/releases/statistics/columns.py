@@ -49,6 +49,26 @@ class Column:
         lowest, highest = (int(grid.lattice.coordinates(feature.scaled(x))) for x in (feature.minimum, feature.maximum))
         return cls(index, feature, lowest, highest)
 
+    @classmethod
+    def several(cls, grid: Grid) -> tuple[Column, ...]:
+        """Return all features, of each of which different values are told apart.
+
+        Raises
+        ------
+        ConfigError
+            The range of a feature is a single lattice point.
+        """
+        found = tuple(cls.of(grid, feature.name) for feature in grid.features)
+        for column in found:
+            if column.lowest == column.highest:
+                feature, step = column.feature, grid.lattice.step
+                raise ConfigError(
+                    f"must be smaller: the range [{feature.minimum:g}, {feature.maximum:g}] of {feature.name!r} is "
+                    f"rounded to a single point at step {step:g}, so that nothing of its values could be told",
+                    "lattice.step",
+                )
+        return found
+
 
 class ColumnValues(PaneStore["list[NDArray[np.int64]]"]):
     """The lattice values of one feature, per pane: 8 bytes a record."""

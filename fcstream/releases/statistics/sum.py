@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...errors import ConfigError
 from ...stream.lattice import MAX_COORDINATE, exact
 from ...stream.totals import Totals
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
@@ -218,14 +217,8 @@ class NoisySum(MechanismBase):
         """
         step = exact(grid.lattice.step)
         ranges = []
-        for feature in grid.features:
-            column = Column.of(grid, feature.name)
-            if column.lowest == column.highest:  # nothing of its values would be told; alone it would have no noise
-                raise ConfigError(
-                    f"must be smaller where sums are released: the range [{feature.minimum:g}, {feature.maximum:g}] of "
-                    f"{feature.name!r} is rounded to a single point at step {grid.lattice.step:g}",
-                    "lattice.step",
-                )
+        for column in Column.several(grid):  # a sum of one that has a single point would have no noise
+            feature = column.feature
             zero = -exact(feature.origin) / (exact(feature.scale) * step)
             ranges.append(Range(column.lowest, column.highest, zero))
         return [cls(loss, tuple(ranges), weight) for weight in _weights(ranges)]

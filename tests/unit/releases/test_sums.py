@@ -221,7 +221,7 @@ def test_a_range_of_a_single_lattice_point_is_refused_when_the_configuration_is_
     for features in ([narrow], [wide, narrow]):
         for kind in (SUM, SUM | {"kind": "total", "of": "sum", "epoch": "1m"}):
             config = sample(release=kind, lattice={"step": 10.0}) | {"features": features}
-            with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller .* range \[0, 1\] of 'narrow'"):
+            with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller: the range \[0, 1\] of 'narrow'"):
                 _ = Config.from_mapping(config).job
-    with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller where sums are released"):
+    with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller: the range .* is rounded to a single point"):
         fcstream.private_sum([[1.0]], rho=1, step=1e4, bounds=(-1000, 1000))
