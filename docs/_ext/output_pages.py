@@ -10,7 +10,7 @@ from fcstream import errors
 from fcstream.formats import batch
 from fcstream.local import protocol
 from fcstream.releases.base import Release, Track
-from fcstream.releases.reasons import HINTS
+from fcstream.releases.reasons import HINTS, NO_INTERVAL
 from fcstream.service import metrics
 from fcstream.service.batch import REMEDIES
 from fcstream.service.supervisor import STATES
@@ -38,6 +38,10 @@ def refusal_reasons() -> str:
     return _table(
         ("reason", "what it means, and what to do"), [(f"`{name}`", _sentence(HINTS[name])) for name in HINTS]
     )
+
+
+def missing_intervals() -> str:
+    return _table(("word", "what it means"), [(f"`{name}`", _sentence(said)) for name, said in NO_INTERVAL.items()])
 
 
 def rejection_reasons() -> str:

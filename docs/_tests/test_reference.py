@@ -32,6 +32,7 @@ from fcstream.ledgers import check_scheme
 from fcstream.local import settings
 from fcstream.releases import registry
 from fcstream.releases.options import Options
+from fcstream.releases.reasons import NO_INTERVAL
 from fcstream.service.metrics import exposition
 
 PACKAGE = Path(fcstream.__file__).parent
@@ -267,14 +268,21 @@ def test_parts_of_a_release_of_every_kind(name, reference):
     (release,) = engine.close()
     assert release.status == "released" or name == "covariance/friendly"  # which takes millions of records
     words = reference("kinds")[kind]
-    assert not lacking((f"parts.{part}" for part in release.parts or ()), words)
+    own = set(release.parts or ()) - {"no_interval"}  # every kind may have it: it stands with the fields of a release
+    assert not lacking((f"parts.{part}" for part in own), words)
     assert not lacking({"track"} if release.track else set(), words)
 
 
 def test_reasons_of_refusals(reference):
     words = reference("reasons")["of-windows"]
-    made = constants(r'(?:Outcome|refusal)\(\s*"([a-z_]+)"', least=4) | constants(r'"(no_[a-z]+)"', "releases", least=3)
+    made = constants(r'(?:Outcome|refusal)\(\s*"([a-z_]+)"', least=4) | constants(
+        r'"(no_(?!interval)[a-z]+)"', "releases", least=3
+    )
     assert not lacking(made, words)
+
+
+def test_reasons_of_missing_intervals(reference):
+    assert not lacking(NO_INTERVAL, reference("reasons")["of-missing-intervals"])
 
 
 def test_reasons_of_rejections(reference):

@@ -270,7 +270,7 @@ def estimate_average(
     _, outcome = mechanism.release(friends.view([0]), noise)
     value = None if outcome.value is None else grid.values(outcome.value)
     sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
-    answer = ReleaseValues(value, sigma, parts=outcome.parts)
+    answer = ReleaseValues(value, sigma, parts=outcome.parts, no_interval=outcome.no_interval)
     return _to_release("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
 
 

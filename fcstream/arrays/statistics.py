@@ -15,7 +15,7 @@ from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
 from ..noise.samplers import Noise
 from ..releases.base import Outcome, Release, ReleaseValues
-from ..releases.intervals import interval_of, parts_with_intervals
+from ..releases.intervals import with_intervals
 from ..releases.means.searched import SearchOptions
 from ..releases.options import BuildContext, Options
 from ..releases.statistics.clipped import ClippedCovariance
@@ -452,7 +452,7 @@ def _to_release(
     kind: str, outcome: Outcome, answer: ReleaseValues, spent: PrivacyLoss, capacity: PrivacyLoss, noise: Noise
 ) -> Release:
     """Make the release for an array, with the loss it spent and the capacity, the largest loss it could have spent."""
-
+    answer = with_intervals(kind, answer)
     return Release(
         stream="array",
         window_open_ms=0,
@@ -469,6 +469,6 @@ def _to_release(
         guarantee=capacity.as_dict(),
         spent=spent.as_dict(),
         private=noise.private,
-        parts=parts_with_intervals(kind, answer.parts),
-        interval=interval_of(kind, answer.value, answer.sigma),
+        parts=answer.parts,
+        interval=answer.interval,
     )

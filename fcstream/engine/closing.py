@@ -15,7 +15,7 @@ from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerOutcome, Answers, Tracks
 from ..releases.base import Release, from_lines
-from ..releases.intervals import interval_of, parts_with_intervals
+from ..releases.intervals import with_intervals
 from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
@@ -69,7 +69,7 @@ def _as_release(
     participation: str | None,
 ) -> Release:
     answer, outcome, loss = found
-    values = answer.mechanism.to_user_units(outcome, answer.grid)
+    values = with_intervals(answer.mechanism.kind, answer.mechanism.to_user_units(outcome, answer.grid))
     return Release(
         stream=job.terms.stream,
         window_open_ms=window.open_ms,
@@ -89,14 +89,14 @@ def _as_release(
         features=values.features,
         transform=values.transform,
         track=outcome.track,
-        parts=parts_with_intervals(answer.mechanism.kind, values.parts),
+        parts=values.parts,
         key=job.key,
         participation=participation,
         name=answer.name,
         place=place,
         window_open=_iso_time(window.open_ms) if job.iso_times else None,
         window_close=_iso_time(window.close_ms) if job.iso_times else None,
-        interval=interval_of(answer.mechanism.kind, values.value, values.sigma),
+        interval=values.interval,
     )
 
 

@@ -97,6 +97,12 @@ class Outcome:
         None if a value was released, else one of `fcstream.releases.reasons`.
     value, sigma : float64 (d,) or None
         The value and the standard deviation of its noise.
+    interval : float64 (d, 2) or None
+        ``[low, high]`` of each number, where the mechanism knows of errors besides the noise. None leaves it to the law
+        of the noise (`fcstream.releases.intervals`).
+    no_interval : dict or None
+        What has no interval, although it has a value: ``value``, or the name of a part. Each with a word of
+        `fcstream.releases.reasons.NO_INTERVAL`.
     count : int or None
         Noisy number of points in the window.
     core_count : int or None
@@ -120,6 +126,8 @@ class Outcome:
     track: Track | None = None
     parts: dict[str, Any] | None = None
     state: bytes | None = field(default=None, repr=False)
+    interval: NDArray[np.float64] | None = None
+    no_interval: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +168,18 @@ class Counter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseValues:
-    """An outcome in the user's units, as the fields of a `Release` hold it."""
+    """An outcome in the user's units, as the fields of a `Release` hold it.
+
+    `interval` is None where the law of the noise tells it; `no_interval` and intervals of parts are as in `Outcome`.
+    """
 
     value: list[Any] | None
     sigma: list[Any] | None
     features: list[str] | None = None
     transform: list[str] | None = None
     parts: dict[str, Any] | None = None
+    interval: list[Any] | None = None
+    no_interval: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +291,11 @@ class MechanismBase:
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         value, sigma = outcome.value, outcome.sigma
         return ReleaseValues(
-            None if value is None else value.tolist(), None if sigma is None else sigma.tolist(), parts=outcome.parts
+            None if value is None else value.tolist(),
+            None if sigma is None else sigma.tolist(),
+            parts=outcome.parts,
+            interval=None if outcome.interval is None else outcome.interval.tolist(),
+            no_interval=outcome.no_interval,
         )
 
     def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
@@ -361,11 +378,18 @@ class PointMechanism(MechanismBase):
             [feature.name for feature in grid.features],
             [feature.transform for feature in grid.features],
             outcome.parts,
+            None if outcome.interval is None else pairs_of(*map(grid.values, outcome.interval.T)),
+            outcome.no_interval,
         )
 
     def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
+
+
+def pairs_of(low: Sequence[float], high: Sequence[float]) -> list[list[float]]:
+    """Return ``[low, high]`` of each number, from all lower and all upper ends."""
+    return [list(pair) for pair in zip(low, high, strict=True)]
 
 
 def percent(probability: float) -> str:
@@ -444,7 +468,8 @@ class Release:
     parts : dict or None
         Further values of some kinds, by name, such as the edges of bins. Absent from the JSON of other kinds. Where a
         deviation of their noise is among them (`mean_sigma`), so is an interval in the form of `interval`
-        (`mean_interval`).
+        (`mean_interval`). ``no_interval`` says why there is none where a number has one otherwise: for ``value``, or
+        for the part of a name, a word of `fcstream.releases.reasons.NO_INTERVAL`.
     key : str or None
         Key of a sibling stream. Absent from the JSON of streams without keys.
     participation : str or None
@@ -458,11 +483,11 @@ class Release:
     window_open, window_close : str or None
         The window's times in ISO 8601, UTC, with ``stream.iso_times``. Absent from the JSON of other streams.
     interval : list or None
-        ``[low, high]`` for each number in `value`, nested as it is: with a probability of 95% they hold the number
-        without its noise. It follows from `value` and `sigma` and costs nothing: by the exact law of the noise for
-        counts (kinds `count`, `histogram`, `frequent`), else 1.96 `sigma` on both sides. Clipping, outliers that were
-        left out and chance are not in it. Null in the place of a number without sigma; absent from the JSON of a
-        release without any.
+        ``[low, high]`` for each number in `value`, nested as it is: with a probability of 95% they hold the number for
+        all records in range. It follows from public and released numbers and costs nothing. `sigma` is the deviation
+        of the added noise alone; the interval also holds what else a mechanism knows to be wrong, such as records that
+        were moved nearer. Null in the place of a number of which that is not known; absent from the JSON of a release
+        without any. Then ``parts["no_interval"]`` says why.
     """
 
     stream: str

@@ -1,12 +1,15 @@
-"""Intervals that hold the noise of released numbers with a probability of 95%."""
+"""Intervals that hold released numbers without their errors with a probability of 95%, and why there are none."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from .base import ReleaseValues
 
 LEVEL = 0.95
 TWO_SIDED = 1.96
@@ -64,18 +67,19 @@ def _of_number(kind: str, value: float, sigma: float) -> list[float] | None:
     return [value - half, value + half]
 
 
-def parts_with_intervals(kind: str, parts: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the parts of a release, with an interval after each part whose deviation is among them.
+def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
+    """Return a release's values with the intervals that the law of the noise tells, where a mechanism gave none.
 
-    Those are ``mean_interval`` for ``mean`` and ``mean_sigma``, and so on for all of `PARTS`, and the ``interval`` of
-    the ``window`` of a total. They have the form of `interval_of`; of numbers by name, a dict of them.
+    Intervals of parts are ``mean_interval`` for ``mean`` and ``mean_sigma``, and so on for all of `PARTS`, and the
+    ``interval`` of the ``window`` of a total. They have the form of `interval_of`; of numbers by name, a dict of them.
+    What has no interval by the mechanism's own word (`no_interval`) gets null, and ``parts["no_interval"]`` the words.
 
     Parameters
     ----------
     kind : str
         Kind of the release.
-    parts : dict or None
-        As a release holds them; not changed.
+    answer : ReleaseValues
+        As its mechanism made them; not changed.
 
     Privacy
     -------
@@ -85,17 +89,23 @@ def parts_with_intervals(kind: str, parts: dict[str, Any] | None) -> dict[str, A
     ------
     Specification 12.3; ours.
     """
-    if parts is None:
-        return None
-    found = dict(parts)
+    words, parts = answer.no_interval or {}, answer.parts or {}
+    found, interval = dict(parts), answer.interval
     for name, stem in PARTS.items():
-        value, sigma = parts.get(name), parts.get(f"{stem}_sigma")
-        if value is not None and sigma is not None:
-            found[f"{stem}_interval"] = _of_part(value, sigma)
+        own, value, sigma = f"{stem}_interval", parts.get(name), parts.get(f"{stem}_sigma")
+        if name in words:
+            found[own] = None
+        elif value is not None and sigma is not None and own not in parts:
+            found[own] = _of_part(value, sigma)
     window = parts.get("window")
-    if isinstance(window, dict) and window.get("sigma") is not None:
-        found["window"] = window | {"interval": interval_of(kind, window.get("value"), window["sigma"])}
-    return found
+    if isinstance(window, dict) and window.get("sigma") is not None and "interval" not in window:
+        law = None if "window" in words else interval_of(kind, window.get("value"), window["sigma"])
+        found["window"] = window | {"interval": law}
+    if "value" not in words and interval is None:
+        interval = interval_of(kind, answer.value, answer.sigma)
+    if words:
+        found["no_interval"] = dict(words)
+    return replace(answer, parts=found or answer.parts, interval=None if "value" in words else interval)
 
 
 def _of_part(value: Any, sigma: Any) -> Any:

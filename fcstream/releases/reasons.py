@@ -1,4 +1,4 @@
-"""Reasons of refusals, and what to do about them. A reason is a function of public facts and released values."""
+"""Reasons of refusals and of missing intervals. Each is a function of public facts and released values."""
 
 from __future__ import annotations
 
@@ -39,3 +39,11 @@ HINTS = {
 }
 """What to do about a refusal, by its reason, unless the kind of release has a hint of its own."""
 REASONS = tuple(HINTS)
+
+NO_INTERVAL = {
+    "left_out": (
+        "records that lie far from the others were left out, and what was released does not tell where they lie: no "
+        "interval holds the value of all records"
+    ),
+}
+"""Why a released number has no interval, by the word that ``parts.no_interval`` has for it."""

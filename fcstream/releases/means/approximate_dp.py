@@ -196,7 +196,7 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Released
     --------
     value, sigma, core_count
-        As of other means; `count` is null.
+        As of other means; `count` is null, and so is `interval`: how many records were left out is not measured.
     parts.epsilon, parts.delta
         The (epsilon, delta) that a window costs.
 
@@ -295,7 +295,12 @@ class BasicMean(PointMechanism):
         if estimate is None:
             return Outcome("too_few", parts=parts)
         return Outcome(
-            None, estimate.value, estimate.sigma, core_count=estimate.count + self.average.offset, parts=parts
+            None,
+            estimate.value,
+            estimate.sigma,
+            core_count=estimate.count + self.average.offset,
+            parts=parts,
+            no_interval={"value": "left_out"},
         )
 
     def forecast(self, size: int) -> Forecast:
@@ -436,7 +441,10 @@ class EstimatedAverage:
         if estimate is None:
             return generated, Outcome("too_few", parts=parts)
         core_count = estimate.count + self.average.offset
-        return generated, Outcome(None, estimate.value, estimate.sigma, core_count=core_count, parts=parts)
+        left_out = {"value": "left_out"}
+        return generated, Outcome(
+            None, estimate.value, estimate.sigma, core_count=core_count, parts=parts, no_interval=left_out
+        )
 
 
 @lru_cache(maxsize=64)

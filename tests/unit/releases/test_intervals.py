@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from support.helpers import sample
 
 import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy
-from fcstream.releases.intervals import count_half_width, interval_of, parts_with_intervals
+from fcstream.releases.base import ReleaseValues
+from fcstream.releases.intervals import count_half_width, interval_of, with_intervals
+from fcstream.releases.reasons import NO_INTERVAL
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
 
@@ -105,7 +108,11 @@ def test_parts_with_a_sigma_have_one_too():
         "covariance_sigma": [[[1.0]], None],
         "tail_share": 0.1,
     }
-    found = parts_with_intervals("covariance", parts)
+
+    def completed(parts):
+        return with_intervals("covariance", ReleaseValues([1.0], None, parts=parts)).parts
+
+    found = completed(parts)
     assert {name: found.pop(name) for name in list(found) if name.endswith("_interval")} == {
         "mean_interval": [[1 - wide, 1 + wide], [2 - wide / 2, 2 + wide / 2]],
         "correlation_interval": [[[1.0, 1.0], None], [None, [1.0, 1.0]]],
@@ -113,12 +120,41 @@ def test_parts_with_a_sigma_have_one_too():
         "covariance_interval": [[[[4 - wide, 4 + wide]]], None],
     }
     assert found == parts
-    assert parts_with_intervals("mean", {"tail_share": 0.1}) == {"tail_share": 0.1}
-    assert parts_with_intervals("covariance", {"coefficients": None, "coefficient_sigma": None}) == {
+    assert completed({"tail_share": 0.1}) == {"tail_share": 0.1}
+    assert completed({"coefficients": None, "coefficient_sigma": None}) == {
         "coefficients": None,
         "coefficient_sigma": None,
     }
-    assert parts_with_intervals("mean", None) is None
+    assert completed(None) is None
+
+
+def test_what_a_mechanism_says_itself_comes_first():
+    own = ReleaseValues([1.0], [0.5], parts={"mean": [1.0], "mean_sigma": [1.0], "mean_interval": [[-9.0, 9.0]]})
+    found = with_intervals("variance", replace(own, interval=[[0.0, 5.0]]))
+    assert (found.interval, found.parts["mean_interval"]) == ([[0.0, 5.0]], [[-9.0, 9.0]])
+    assert with_intervals("variance", own).interval == interval_of("variance", [1.0], [0.5])
+    window = {"window": {"value": [1.0], "sigma": [1.0]}}
+    (word,) = list(NO_INTERVAL)[:1]
+    words = {"value": word, "mean": word, "window": word}
+    found = with_intervals("total", replace(own, interval=[[0.0, 5.0]], parts=own.parts | window, no_interval=words))
+    assert found.interval is found.parts["mean_interval"] is found.parts["window"]["interval"] is None
+    assert found.parts["no_interval"] == words
+    assert found.sigma == [0.5]  # the noise that was added is known all the same
+
+
+def test_a_core_that_tells_no_number_of_all_records_has_none():
+    rows = np.random.default_rng(1).normal(20, 1, size=(3000, 2))
+    told = {
+        "step": 1e-3,
+        "bounds": (-50, 50),
+        "radius": 10,
+        "epsilon": 2,
+        "delta": 1e-8,
+        "noise": Noise(SeededEntropy(1)),
+    }
+    for answer in (fcstream.private_dp_mean(rows, size_hint=3000, **told), fcstream.estimate_average(rows, **told)):
+        assert (answer.status, answer.interval) == ("released", None)
+        assert answer.parts["no_interval"] == {"value": "left_out"}
 
 
 def test_totals_have_one_of_their_last_window():

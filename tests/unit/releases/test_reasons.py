@@ -9,7 +9,7 @@ import fcstream
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config
-from fcstream.releases.reasons import HINTS, REASONS
+from fcstream.releases.reasons import HINTS, NO_INTERVAL, REASONS
 
 SPREAD = {"method": None, "spread": None}
 
@@ -104,7 +104,7 @@ def test_every_reason_has_a_hint():
         "too_few", "no_core", "no_match", "no_radius", "too_many", "too_many_values",
         "budget_exhausted", "state_lost", "interrupted",
     }  # fmt: skip
-    assert all(len(hint) > 20 for hint in HINTS.values())
+    assert all(len(hint) > 20 for hint in [*HINTS.values(), *NO_INTERVAL.values()])
 
 
 def test_the_summary_of_a_run_says_what_to_do(tmp_path, monkeypatch):
