@@ -237,6 +237,11 @@ class Schema:
         return tuple(name for name in (self.user, self.key, *self.texts) if name is not None)
 
     @property
+    def shared(self) -> frozenset[str | None]:
+        """Time, user and key, which an element of a message may leave to the message around it."""
+        return frozenset((self.time, self.user, self.key))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The features in the order in which rows of an array hold them, those that hold texts among them."""
         return self.order if self.texts else self.features

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -32,7 +33,8 @@ from .batch import (
 )
 from .columns import timestamps_of
 from .envelopes import Envelope, EnvelopeField
-from .paths import FieldPath
+from .json_parts import Broken
+from .paths import ABSENT, FieldPath
 from .texts import MOST_JOINED
 
 LONGEST_MESSAGE = 2**24
@@ -81,9 +83,9 @@ class RecordReader:
       its unit (without a zone it is UTC).
     - Users, keys and texts: str, bytes or int.
 
-    A field that is absent or None in an element of ``[source] records`` is looked up in the message around it. The
-    fields that a decoder knows by other names (the attributes of OTLP, say) it puts into a mapping under the names that
-    configurations shall use.
+    Time, user and key are looked up in the message around an element of ``[source] records`` that has no such field,
+    not where it is None; a feature never is. The fields that a decoder knows by other names (the attributes of OTLP,
+    say) it puts into a mapping under the names that configurations shall use.
 
     Source
     ------
@@ -310,10 +312,11 @@ class RecordReader:
         rejections: list[Rejection],
     ) -> tuple[list[Any], list[int] | None]:
         """Reject what cannot hold a field: a number, say, where objects are the records."""
-        if self._takes_values or set(map(type, elements)) <= {dict}:
+        found = set(map(type, elements))
+        if found <= {dict} or (self._takes_values and Broken not in found):
             return elements, owners
-        kinds = (Mapping, list, tuple) if self._takes_lists else Mapping
-        fit = [isinstance(element, kinds) for element in elements]
+        kinds = object if self._takes_values else (Mapping, list, tuple) if self._takes_lists else Mapping
+        fit = [isinstance(element, kinds) and type(element) is not Broken for element in elements]
         rows = range(len(elements)) if owners is None else owners
         rejections += [
             Rejection("broken_record", int(positions[row])) for row, good in zip(rows, fit, strict=True) if not good
@@ -336,11 +339,13 @@ class RecordReader:
                 return [None] * len(elements)
             column = place.column(envelopes, self._schema.topic_separator)
             return column if owners is None else [column[owner] for owner in owners]
-        column = _found(place, elements)
-        if owners is not None and self._schema.records is not None and any(value is None for value in column):
+        if owners is None or self._schema.records is None or name not in self._schema.shared:
+            return _found(place, elements)
+        column = _found(place, elements, ABSENT)
+        if any(value is ABSENT for value in column):
             outer = _found(place, messages)
             around = [outer[owner] for owner in owners]
-            column = [other if value is None else value for value, other in zip(column, around, strict=True)]
+            column = [other if value is ABSENT else value for value, other in zip(column, around, strict=True)]
         return column
 
     def _times(self, column: list[Any], texts: bool) -> NDArray[np.float64]:
@@ -425,20 +430,21 @@ def _of_decimal(value: Decimal, unit: str) -> Any:
     return float(value)
 
 
-def _found(path: FieldPath, values: Sequence[Any]) -> list[Any]:
-    """Return what stands at a path in each value, None where nothing does; fast where all have the same shape."""
+def _found(path: FieldPath, values: Sequence[Any], absent: Any = None) -> list[Any]:
+    """Return what stands at a path in each value, see `FieldPath.find`; fast where all have the same shape."""
     steps, column = path.steps, values
+    find = partial(path.find, absent=absent)
     for step in steps:
         kinds = set(map(type, column))
         if isinstance(step, int):
             if not kinds <= _LISTS:
-                return list(map(path.find, values))
+                return list(map(find, values))
         elif kinds != {dict}:
-            return list(map(path.find, values))
+            return list(map(find, values))
         try:
             column = list(map(itemgetter(step), column))
         except (KeyError, IndexError):
-            return list(map(path.find, values))
+            return list(map(find, values))
     return list(column)
 
 

@@ -1,15 +1,11 @@
 """Decoder of JSON and MessagePack whose records are not flat: fields lie inside others, or come with a message.
 
-A message whose text breaks off, nests too deep or is too long is rejected whole. Anything else that is wrong in an
-element of ``[source] records`` rejects that element alone: a number beyond a double, or text that is no Unicode.
+A message that breaks off or is too long is rejected whole. Anything else that is wrong in an element of
+``[source] records`` rejects that element alone: a number beyond a double, text that is no Unicode, or what is no JSON.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,16 +17,12 @@ from numpy.typing import NDArray
 from .batch import Batch, Rejection, Schema, merge
 from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
-from .fields import RecordReader
+from .fields import RecordReader, most_rows
+from .json_parts import is_deep, parse_elements, parse_json
 from .typed import BROKEN, MessageType, Untyped, decoded, shape_of
 
 MAX_DEPTH = 32
 """Levels of a MessagePack message in which what cannot be read is looked for part by part."""
-MAX_JSON_DEPTH = 500
-"""Levels of a JSON text; a deeper one is rejected. The parsers stop soon after a thousand, each a little elsewhere, and
-which of them reads a message may depend on earlier ones."""
-_OPEN, _CLOSE, _QUOTE = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord('"')
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _MAX_SHAPES = 8
 """Most types that are made; messages of further shapes are read one by one."""
 
@@ -66,8 +58,6 @@ class NestedObjects:
             kept = [i for i, line in enumerate(lines) if line.strip()]
             lines, positions = [lines[i] for i in kept], positions[kept]
             envelopes = [envelopes[i] for i in kept] if envelopes else ()
-        if self._codec == "json" and any(map(is_deep, lines)):
-            lines = [b"" if is_deep(line) else line for line in lines]  # no JSON: rejected
         if self._shape is None and lines:
             self._guess(lines[0])
         return self._typed(lines, positions, envelopes)
@@ -92,7 +82,10 @@ class NestedObjects:
         kind = self._type()
         if kind is None:
             return self._careful(lines, positions.tolist(), envelopes)
-        messages, fit = decoded(kind.decode, lines)
+        shallow = lines
+        if self._codec == "json" and any(map(is_deep, lines)):
+            shallow = [b"" if is_deep(line) else line for line in lines]  # a text without a value
+        messages, fit = decoded(kind.decode, shallow)
         try:
             cells = kind.cells(messages)
         except Untyped:  # some list is too short, or too long
@@ -113,10 +106,19 @@ class NestedObjects:
         messages = []
         for line, position in zip(lines, positions, strict=True):
             try:
-                messages.append(self._parse(line))
+                messages.append(self._message(line))
             except BROKEN:
                 messages.append(Rejection("broken_record", position))
         return self._reader.read(messages, positions, envelopes)
+
+    def _message(self, line: bytes) -> Any:
+        """Read one message; of JSON, all elements of ``[source] records`` that are JSON."""
+        try:
+            return self._parse(line)
+        except BROKEN:
+            if self._codec != "json" or self._schema.records is None:
+                raise
+            return parse_elements(line, self._schema.records, most_rows(len(self._schema.features)))
 
 
 def _has_cells(kind: MessageType, message: Any) -> bool:
@@ -125,36 +127,6 @@ def _has_cells(kind: MessageType, message: Any) -> bool:
     except Untyped:
         return False
     return True
-
-
-def is_deep(line: bytes) -> bool:
-    """Return whether a JSON text has more than `MAX_JSON_DEPTH` levels; of any other text something."""
-    if line.count(b"[") + line.count(b"{") <= MAX_JSON_DEPTH:
-        return False
-    text = np.frombuffer(_ESCAPED.sub(b"", line) if b"\\" in line else line, np.uint8)
-    outside = np.cumsum(text == _QUOTE) % 2 == 0
-    step = (text == _OPEN[0]) * 1 + (text == _OPEN[1]) - (text == _CLOSE[0]) - (text == _CLOSE[1])
-    return bool(np.cumsum(np.where(outside, step, 0)).max(initial=0) > MAX_JSON_DEPTH)
-
-
-def parse_json(line: bytes) -> Any:
-    """Read a JSON text, in which numbers may be too large and texts may be no Unicode.
-
-    Raises
-    ------
-    ValueError, RecursionError
-    """
-    text = line.decode("utf-8", "surrogateescape")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # a whole number of more digits than Python reads
-        return json.loads(text, parse_int=_int_or_inf)
-
-
-def _int_or_inf(digits: str) -> float:
-    return int(digits) if len(digits.removeprefix("-")) <= sys.get_int_max_str_digits() else math.inf
 
 
 def parse_msgpack(body: bytes) -> Any:

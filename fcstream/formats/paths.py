@@ -17,6 +17,8 @@ from .envelopes import EnvelopeField, parse_envelope_field
 
 MAX_STEPS = 32
 """Most steps of a path."""
+ABSENT = object()
+"""Stands for what is not there, where null is something else."""
 _STEP = re.compile(r'"((?:[^"\\]|\\.)+)"|\[(\d{1,6})\]|([^".\[\]\s][^".\[\]]*)')
 _PLAIN = re.compile(r'[^".\[\]@\s][^".\[\]]*')
 
@@ -44,13 +46,18 @@ class FieldPath:
         found = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
         return found.removeprefix(".")
 
-    def find(self, value: Any) -> Any:
-        """Return what stands there in a decoded message; None if nothing does."""
+    def find(self, value: Any, absent: Any = None) -> Any:
+        """Return what stands there in a decoded message; `absent` if a field or an element on the way is not there, and
+        None if something else stands in its stead."""
         for step in self.steps:
             if isinstance(step, int):
-                value = value[step] if isinstance(value, (list, tuple)) and step < len(value) else None
+                if not isinstance(value, (list, tuple)):
+                    return None
+                value = value[step] if step < len(value) else absent
             else:
-                value = value.get(step) if isinstance(value, Mapping) else None
+                value = value.get(step, absent) if isinstance(value, Mapping) else None
+            if value is absent or value is None:
+                break
         return value
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from .batch import Batch, Rejection, merge
 from .decoders import LineDecoder
 from .envelopes import Envelope
+from .json_parts import split_list
 
 
 def split_lines(body: bytes) -> list[bytes]:
@@ -30,7 +31,7 @@ class SplitMessages:
     inner : LineDecoder
         Decodes one record each.
     split : callable
-        Returns the records of a message; raises `msgspec.DecodeError` for one that cannot be split.
+        Returns the records of a message; raises `ValueError` for one that cannot be split.
     """
 
     def __init__(self, inner: LineDecoder, split: Callable[[bytes], list[bytes]]) -> None:
@@ -42,7 +43,7 @@ class SplitMessages:
         for i, line in enumerate(lines):
             try:
                 found.append(self._split(line))
-            except (msgspec.DecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 found.append([])
                 broken.append(Rejection("broken_record", first_position + i))
         counts = list(map(len, found))
@@ -58,8 +59,11 @@ _MSGPACK_ARRAY = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def split_json_array(body: bytes) -> list[bytes]:
-    """Return the elements of an array in JSON."""
-    return list(map(bytes, _JSON_ARRAY.decode(body)))
+    """Return the elements of an array in JSON, also where some are no JSON."""
+    try:
+        return list(map(bytes, _JSON_ARRAY.decode(body)))
+    except (msgspec.DecodeError, RecursionError):
+        return split_list(body)
 
 
 def split_msgpack_array(body: bytes) -> list[bytes]:

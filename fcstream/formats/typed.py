@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .batch import PER_MILLISECOND, Schema
 from .fields import most_rows
-from .paths import FieldPath
+from .paths import ABSENT, FieldPath
 
 Steps = tuple[str | int, ...]
 BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
@@ -122,7 +122,7 @@ class MessageType:
         for step, group in groups.items():
             attribute = self._attributes.setdefault(str(step), f"x{len(self._attributes)}")
             if all(kind is None for _, kind in group):
-                fields.append((attribute, None, None))
+                fields.append((attribute, msgspec.UnsetType, None))  # not null either
             else:
                 kind = self._type(group)
                 is_optional = any(not steps and _takes_none(each) for steps, each in group)
@@ -184,5 +184,7 @@ def shape_of(schema: Schema, message: Any) -> frozenset[str]:
 def _inside(schema: Schema, element: Any, message: Any) -> Iterator[str]:
     for name in (schema.time, *schema.features, *schema.labels):
         path = schema.place(name)
-        if isinstance(path, FieldPath) and (path.find(element) is not None or path.find(message) is None):
-            yield name
+        if isinstance(path, FieldPath):
+            is_there = name not in schema.shared or path.find(element, ABSENT) is not ABSENT
+            if is_there or path.find(message) is None:
+                yield name

@@ -251,8 +251,8 @@ def message_note(config: Config, job: Job) -> list[str]:
     if config.source.records is not None:
         return [
             "every element of `source.records` is a record and protected by itself; only where one more makes its "
-            f"message unreadable (text that breaks off or nests too deep, over {LONGEST_MESSAGE} bytes or {most} "
-            "elements) what is protected is the message"
+            "message unreadable (brackets or quotation marks of its own that do not match, over "
+            f"{LONGEST_MESSAGE} bytes or {most} elements) what is protected is the message"
         ]
     if row.shares_values:
         return [

@@ -216,6 +216,7 @@ INSIDE = {
         "arrow_rows",
         "decoders",
         "fields",
+        "json_parts",
         "columns",
         "csv_dialect",
         "rows",

@@ -17,7 +17,9 @@ from ...errors import ConfigError, needs_package
 from ...formats.batch import Batch, Schema
 from ...formats.decoders import LineDecoder
 from ...formats.envelopes import Envelope
+from ...formats.json_parts import parse_elements, split_list
 from ...formats.nested import objects_decoder
+from ...formats.paths import FieldPath
 from ...formats.payloads import decoder_for
 from ...formats.tagged import SplitMessages, TaggedMessages, split_json_array, split_lines, split_msgpack_array
 from .answers import RefusedRequest, Taken
@@ -29,6 +31,7 @@ _OBJECTS = ("json", "ndjson", "msgpack", "arrow")
 _PRECISIONS = {"": "n", "ns": "n", "us": "u", "ms": "m", "s": "s"}
 _RAW_JSON = msgspec.json.Decoder(msgspec.Raw)
 _RAW_MSGPACK = msgspec.msgpack.Decoder(msgspec.Raw)
+_WHOLE = FieldPath(())
 _ARROW_START = b"\xff\xff\xff\xff"
 
 
@@ -44,26 +47,43 @@ class Kind(NamedTuple):
     look: Callable[[bytes, Envelope | None], Taken]
 
 
-def _json(body: bytes, _envelope: Envelope | None) -> Taken:
-    try:
-        _RAW_JSON.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        raise RefusedRequest("broken", "the body is no JSON (lines of it are application/x-ndjson)") from None
-    return Taken(b"A" if body.lstrip()[:1] == b"[" else b"J")
+def _json(records: FieldPath | None) -> Kind:
+    """Return the kind of bodies in JSON, of which elements of a list may be none."""
+
+    def look(body: bytes, _envelope: Envelope | None) -> Taken:
+        is_list = body.lstrip()[:1] == b"["
+        try:
+            _RAW_JSON.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            try:
+                split_list(body) if is_list or records is None else parse_elements(body, records, 0)
+            except (ValueError, RecursionError):
+                words = "the body is no JSON (lines of it are application/x-ndjson)"
+                raise RefusedRequest("broken", words) from None
+        return Taken(b"A" if is_list and records != _WHOLE else b"J")
+
+    return Kind(look)
 
 
-def _msgpack(body: bytes, _envelope: Envelope | None) -> Taken:
-    try:
-        _RAW_MSGPACK.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        raise RefusedRequest("broken", "the body is not one value of MessagePack") from None
-    return Taken(b"B" if body[0] & 0xF0 == 0x90 or body[0] in (0xDC, 0xDD) else b"M")
+def _msgpack(records: FieldPath | None) -> Kind:
+    def look(body: bytes, _envelope: Envelope | None) -> Taken:
+        try:
+            _RAW_MSGPACK.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            raise RefusedRequest("broken", "the body is not one value of MessagePack") from None
+        is_list = body[0] & 0xF0 == 0x90 or body[0] in (0xDC, 0xDD)
+        return Taken(b"B" if is_list and records != _WHOLE else b"M")
+
+    return Kind(look)
 
 
-def _arrow(body: bytes, _envelope: Envelope | None) -> Taken:
-    if body[:4] != _ARROW_START:
-        raise RefusedRequest("broken", "the body is no Arrow IPC stream")
-    return Taken(b"R")
+def _arrow(_records: FieldPath | None) -> Kind:
+    def look(body: bytes, _envelope: Envelope | None) -> Taken:
+        if body[:4] != _ARROW_START:
+            raise RefusedRequest("broken", "the body is no Arrow IPC stream")
+        return Taken(b"R")
+
+    return Kind(look)
 
 
 def _any(tag: str) -> Kind:
@@ -78,7 +98,7 @@ def _any(tag: str) -> Kind:
     return Kind(look)
 
 
-_LOOKED_AT = {"json": Kind(_json), "msgpack": Kind(_msgpack), "arrow": Kind(_arrow)}
+_LOOKED_AT = {"json": _json, "msgpack": _msgpack, "arrow": _arrow}
 
 
 class Bodies:
@@ -133,7 +153,7 @@ class Bodies:
                     raise
                 continue
             decoders |= found
-            kind = _LOOKED_AT.get(name) or _any(chr(next(iter(found))))
+            kind = _LOOKED_AT[name](schema.records) if name in _LOOKED_AT else _any(chr(next(iter(found))))
             for media, other in MEDIA_TYPES.items():
                 if other == name:
                     yield media, kind

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import time
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from fcstream.connectors.http.content import CODINGS, MEDIA_TYPES, decompressed,
 from fcstream.formats.batch import REASONS as REJECTIONS
 from fcstream.formats.batch import Schema
 from fcstream.formats.decoders import Objects
+from fcstream.formats.paths import parse_path
 from fcstream.formats.payloads import decoder_for
 from fcstream.formats.tagged import SplitMessages, TaggedMessages, split_lines
 
@@ -131,3 +133,18 @@ def test_many_tiny_members_take_time_in_proportion_to_their_number():
         assert decompressed(member * count + gzip.compress(b"end"), "gzip", 100) == b"end"
         times.append(time.thread_time() - start)
     assert times[1] < 40 * times[0]  # 100 times where the rest of the body is copied for each
+
+
+@pytest.mark.parametrize("records", [None, ".", "r"])
+@pytest.mark.parametrize("odd", [b'{"t":2,"a":nan},', b""])
+def test_an_element_that_is_no_json_takes_no_other_with_it(records, odd):
+    """The whole body was refused."""
+    list_of = b'[{"t":1,"a":1},' + odd + b'{"t":3,"a":2},]'
+    kinds = bodies(schema=replace(SCHEMA, records=None if records is None else parse_path(records, "key")))
+    body = b'{"r": ' + list_of + b"}" if records == "r" else list_of
+    tag = kinds.kind("/ingest", b"", "application/json").look(body, None).tag
+    batch = kinds.decode([tag + body], 0)
+    assert batch.values.tolist() == [[1.0], [2.0]]
+    assert [each.reason for each in batch.rejections] == ["broken_record"] * bool(odd)
+    with pytest.raises(RefusedRequest):
+        kinds.kind("/ingest", b"", "application/json").look(body[:-2], None)

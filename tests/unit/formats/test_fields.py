@@ -18,8 +18,9 @@ from fcstream.formats.columns import timestamps_of
 from fcstream.formats.decoders import CsvRows
 from fcstream.formats.envelopes import Envelope, EnvelopeField
 from fcstream.formats.fields import RecordReader, most_rows
-from fcstream.formats.nested import NestedObjects, is_deep, objects_decoder, parse_msgpack
-from fcstream.formats.paths import FieldPath, parse_path
+from fcstream.formats.json_parts import is_deep
+from fcstream.formats.nested import NestedObjects, objects_decoder, parse_msgpack
+from fcstream.formats.paths import ABSENT, FieldPath, parse_path
 from fcstream.formats.payloads import decoder_for
 
 SECRET = "s3cretValue"
@@ -90,7 +91,8 @@ def test_nested_fields_and_lists():
     ]
 
 
-def test_elements_inherit_what_they_lack():
+def test_elements_inherit_time_user_and_key_where_they_lack_them():
+    """A null took the number of the message around it."""
     schema = schema_of("ts", ("a",), records="readings", user="id")
     message = {
         "ts": 1,
@@ -99,8 +101,11 @@ def test_elements_inherit_what_they_lack():
         "readings": [{"a": 1}, {"a": 2, "ts": 5}, {"id": "inner", "a": None}, {}, 7, {"a": "x"}, {"ts": "x", "a": 3}],
     }
     assert read(schema, [message]) == (
-        [(1, [1.0], 0, "outer"), (5, [2.0], 0, "outer"), (1, [9.0], 0, "inner"), (1, [9.0], 0, "outer")],
-        [("not_a_number", 0, "a"), ("bad_time", 0, "ts"), ("broken_record", 0, None)],
+        [(1, [1.0], 0, "outer"), (5, [2.0], 0, "outer")],
+        [
+            *[("missing", 0, "a"), ("missing", 0, "a"), ("not_a_number", 0, "a"), ("bad_time", 0, "ts")],
+            ("broken_record", 0, None),
+        ],
     )
     assert read(schema, [{"readings": []}]) == ([], [])
     assert read(schema, [{}, {"readings": {"a": 1}}, 5, Rejection("broken_record", 3)])[1] == [
@@ -236,7 +241,8 @@ def naive(schema, messages, envelopes):
                     (cells[name],) = place.column([envelope], "/")
                 else:
                     cells[name] = place.find(element)
-                    if cells[name] is None and schema.records is not None:
+                    is_shared = name in (schema.time, schema.user, schema.key)
+                    if is_shared and schema.records is not None and place.find(element, ABSENT) is ABSENT:
                         cells[name] = place.find(message)
             found = naive_record(schema, cells)
             if isinstance(found, tuple):
@@ -357,6 +363,39 @@ def test_an_element_that_cannot_be_read_takes_no_other_with_it():
         parse_msgpack(body[:-1])
 
 
+DEEP = b"[" * 600 + b"]" * 600
+ODD = [b"nan", b"", b" ", b"\xff", b"'a'", b"{a: 1}", b'"]"', b'{"x": "\\"],[", "a": nan}', b'{"a": 1]', DEEP]
+
+
+@pytest.mark.parametrize("where", [".", "r", "o.r", "o[1]"])
+def test_an_element_that_is_no_json_takes_no_other_with_it(where):
+    """It took the whole message."""
+    schema = schema_of("@broker", records=where)
+    around = {".": b"%s", "r": b'{"r": [1], "r" : %s, "x": "[,"}', "o.r": b'{"o": {"x": [[1]], "r":%s}}'}
+    around["o[1]"] = b'{"o":[{}, %s]}'
+    decoder = objects_decoder(schema, are_messages=True)
+    for odd in ODD:
+        body = around[where] % (b'[{"a": 1},' + odd + b', {"a": 2}]')
+        batch = decoder.decode([body], 0, [Envelope(arrived_ms=3)])
+        assert batch.values.tolist() == [[1.0], [2.0]], odd
+        assert [each.reason for each in batch.rejections] == ["broken_record"], odd
+    batch = decoder.decode([around[where] % b'[{"a": 1}, {"a": 2},]'], 0, [Envelope(arrived_ms=3)])
+    assert (batch.values.tolist(), batch.rejections) == ([[1.0], [2.0]], [])
+    for odd in (b" ,", b'{"a": 1}, {', b'{"a": 1}, }', b'{"a": 1}, "', b'{"a": 1}, ]'):
+        batch = decoder.decode([around[where] % (b"[" + odd + b"]")], 0, [Envelope(arrived_ms=3)])
+        assert {each.reason for each in batch.rejections} == {"broken_record"}
+
+
+def test_a_gateway_has_no_reading_of_its_sensors():
+    """Its own temperature counted for a sensor that had none."""
+    schema = schema_of("@broker", ("temp",), records="readings", user="id")
+    readings = b'[{"id": "a", "temp": null}, {"id": "b", "temp": 21}, {"temp": 22}, {"id": null, "temp": 23}]'
+    body = b'{"temp": 55, "id": "gw7", "readings": ' + readings + b"}"
+    batch = objects_decoder(schema, are_messages=True).decode([body], 0, [Envelope(arrived_ms=3)])
+    assert rows_of(batch, schema) == [(3, [21.0], 0, "b"), (3, [22.0], 0, "gw7")]
+    assert [(each.reason, each.field) for each in batch.rejections] == [("missing", "temp"), ("missing", "id")]
+
+
 def test_names_that_no_type_can_have_are_read_all_the_same():
     for name in ('a"b', "a\\b", "a\nb", "class", "é", ""):
         schema = Schema("ts", "ms", ("a",), paths={"a": FieldPath(("o", name))})
@@ -366,15 +405,20 @@ def test_names_that_no_type_can_have_are_read_all_the_same():
 
 def test_messages_of_another_shape_are_read_all_the_same():
     """Types follow the messages; what is read does not depend on them."""
-    schema = schema_of("ts", ("a", "b"), records="r")
+    rng, kinds = random.Random(4), ["ts", "id", "key"]
+    schema = schema_of("ts", ("a", "b"), records="r", user="id", key="key")
     decoder = NestedObjects(schema, are_messages=True)
-    rng, kinds = random.Random(4), ["ts", "a", "b"]
     for _ in range(40):
         inner = set(rng.sample(kinds, rng.randrange(4)))
-        one = {"r": [dict.fromkeys(inner, 5)] * 2, **{name: 7 for name in kinds if name not in inner}}
+        is_null = rng.random() < 0.3
+        element = {"a": 1, "b": 2, **dict.fromkeys(inner, 5)}
+        around = {name: 7 for name in kinds if name not in inner}
+        one = {"r": [element, element | (dict.fromkeys(around) if is_null else {})], **around}
         batch = decoder.decode([json.dumps(one).encode()] * 3, 0)
-        assert batch.values.tolist() == [[5.0 if name in inner else 7.0 for name in ("a", "b")]] * 6
+        count = 3 if is_null and around else 6
+        assert (batch.values.tolist(), len(batch.rejections)) == ([[1.0, 2.0]] * count, 6 - count)
         assert set(batch.times_ms.tolist()) == {5 if "ts" in inner else 7}
+        assert set(batch.users.tolist()) == {"5" if "id" in inner else "7"}
 
 
 def test_how_deep_a_message_may_be():
@@ -454,7 +498,9 @@ def test_a_long_text_that_all_elements_share_is_not_read_for_each(field):
     options = {"user": "id", "key": "key", "texts": {"text": 256}, "missing": {"b": frozenset({"none"})}}
     schema = schema_of(*("ts", ("a", "b"), "iso8601", "rs"), quoted=frozenset("a"), **options)
     usual = {"ts": "2026-01-01T00:00:00Z", "a": "1", "b": 1, "id": "u", "key": "k", "text": "x"}
-    rows, rejected = read(schema, [usual | {field: "1" * 10**7, "rs": [{}] * 10**4}, usual | {"rs": [{}]}])
+    own, long = {"a": "1", "b": 1, "text": "x"}, "1" * 10**7
+    mine = own | ({field: long} if field in own else {})
+    rows, rejected = read(schema, [usual | {field: long, "rs": [mine] * 10**4}, usual | {"rs": [own]}])
     reasons = {"id": "bad_user", "key": "unknown_key", "text": "too_long", "ts": "bad_time"}
     assert len(rows) == 1
     assert set(rejected) == {(reasons.get(field, "not_a_number"), 0, field)}
