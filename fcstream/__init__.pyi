@@ -71,5 +71,6 @@ from .releases.registry import register_release as register_release
 from .releases.tables.documents import synthetic_rows as synthetic_rows
 from .releases.trees.partition import RangeAnswer as RangeAnswer
 from .releases.trees.partition import count_in_range as count_in_range
+from .reporting.released import read_releases as read_releases
 
 __version__: str

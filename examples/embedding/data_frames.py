@@ -42,7 +42,7 @@ def readings(hours: float = 2.5, seed: int = 1) -> pl.DataFrame:
 def main() -> None:
     stream = halls()
     frame = stream.run(readings())
-    print(frame.pivot("key", index="time", values="value").with_columns(pl.col("north", "south").round(1)))
+    print(frame.pivot("key", index="window_open", values="value").with_columns(pl.col("north", "south").round(1)))
     print({release.reason for release in stream.releases if release.reason})
 
 

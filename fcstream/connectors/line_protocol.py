@@ -48,8 +48,8 @@ class LineProtocol:
             point = point.tag("kind", row.kind).tag("name", row.name)
             # One type for ever: a database refuses a field that was a float once and is an integer now.
             point.field("value", _float(row.value)).field("sigma", _float(row.sigma)).field("count", release.count)
-            point.field("status", row.status).field("reason", release.reason)
-            lines.append(point.time(1_000_000 * row.time).to_line_protocol() + "\n")
+            point.field("status", row.status).field("reason", row.reason)
+            lines.append(point.time(1_000_000 * row.window_open).to_line_protocol() + "\n")
         return "".join(lines).encode()
 
 

@@ -12,7 +12,7 @@ FOLDER_SINKS = ("parquet", "csv-tables", "jsonl-tables", "parquet-tables")
 STANDARD_OUTPUT = ("jsonl", "influx")
 """Schemes that write to standard output as ``SCHEME:-``."""
 
-Role = Literal["source", "ranges", "queue", "sink", "probe"]
+Role = Literal["source", "ranges", "queue", "sink", "reader", "probe"]
 _GROUPS = {
     "source": "fcstream.sources",
     "queue": "fcstream.queues",
@@ -33,6 +33,8 @@ class Connector(NamedTuple):
     queue : str
         An `AckSource`, which forgets what is acknowledged.
     sink : str
+    reader : str
+        Reads releases back that the sink wrote: made with an address, with `lines` and `close`.
     probe : str
         A subclass of `Probe`.
     """
@@ -41,6 +43,7 @@ class Connector(NamedTuple):
     ranges: str = ""
     queue: str = ""
     sink: str = ""
+    reader: str = ""
     probe: str = ""
 
 
@@ -61,7 +64,9 @@ _QUEUES = Connector(
     queue="rabbitmq.queue_source:AmqpQueue", sink="rabbitmq.queue_sink:AmqpSink", probe="rabbitmq.probe:QueueProbe"
 )
 _MQTT = Connector(queue="mqtt.source:MqttTopic", sink="mqtt.sink:MqttSink", probe="mqtt.probe:MqttProbe")
-_POSTGRES = Connector(sink="postgres.sink:PostgresSink", probe="postgres.probe:PostgresProbe")
+_POSTGRES = Connector(
+    sink="postgres.sink:PostgresSink", reader="postgres.reader:PostgresReader", probe="postgres.probe:PostgresProbe"
+)
 _PIPE = Connector(queue="pipes.source:StandardInput", probe="pipes.probe:PipeProbe")
 _INFLUX = Connector(sink="influx.sink:InfluxSink", probe="influx.probe:InfluxProbe")
 _OTLP = Connector(sink="otlp.sink:OtlpSink", probe="otlp.probe:OtlpProbe")

@@ -25,21 +25,15 @@ from ..formats.written_frames import library_of, table_like
 from ..ledgers import Ledger, is_foreign, open_ledger, open_reader
 from ..noise.samplers import Noise
 from ..releases.base import Release
-from ..releases.long_form import LongRow, long_form
+from ..releases.long_form import long_columns
 from ..releases.options import Options
+from ..releases.tables.documents import row_columns
 from .discovering import DiscoveringEngine
 from .engine import Engine
 from .intake import OnRejection
 from .keyed import KeyedEngine
 
 LOG = logging.getLogger("fcstream.engine")
-_HOLDS = {
-    "time": "time",
-    "value": "number",
-    "sigma": "number",
-    "low": "number",
-    "high": "number",
-}  # the other columns hold texts
 _FORGETS = "memory:"
 _NOTHING = object()
 
@@ -215,13 +209,20 @@ class Stream:
         Returns
         -------
         data frame
-            Of the library that the records came in, one row for each published number, with the columns ``time`` (the
-            window's opening, in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which number it is),
-            ``value``, ``sigma``, ``low`` and ``high`` (an interval that holds the number without its noise with a
-            probability of 95%) and ``status``. A refused window has one row with the status ``refused`` and without a
-            value. A window that an earlier run has released has the release of that run, unchanged: nothing is
-            charged or drawn a second time. (In a ledger of another package such windows are not found again, so they
-            have no rows.)
+            Of the library that the records came in, one row for each published number, with the columns
+            ``window_open`` and ``window_close`` (in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which
+            number it is), ``value``, ``sigma``, ``low`` and ``high`` (an interval that holds the number without its
+            noise with a probability of 95%), ``status`` and ``reason``. A refused window has one row with the status
+            ``refused``, its reason, and without a value.
+
+            If the one answer is of kind ``synthetic``, there is a row for each made-up row instead, with the columns of
+            the table in place of ``name``, ``value`` and those beside it; one that is called as another column has a
+            ``_`` behind its name. Among several answers such a release has one row without a value, and
+            `fcstream.synthetic_rows` draws its rows.
+
+            A window that an earlier run has released has the release of that run, unchanged: nothing is charged or
+            drawn a second time. (In a ledger of another package such windows are not found again, so they have no
+            rows.)
 
         Raises
         ------
@@ -254,9 +255,9 @@ class Stream:
 
     def frame(self, releases: Iterable[Release], like: Frame) -> Frame:
         """Make the data frame that `run` returns, of other releases: in the library of the data frame `like`."""
-        rows = list(long_form(releases))
-        columns = {name: (_HOLDS.get(name, "text"), [row[i] for row in rows]) for i, name in enumerate(LongRow._fields)}
-        made: Frame = table_like(like, columns)
+        answers = self.config.job.answers.answers
+        is_table = len(answers) == 1 and answers[0].mechanism.kind == "synthetic"
+        made: Frame = table_like(like, row_columns(releases) if is_table else long_columns(releases))
         return made
 
     def _keep(self, releases: Iterable[Release]) -> None:

@@ -14,24 +14,27 @@ class LongRow(NamedTuple):
 
     Attributes
     ----------
-    time : int
-        Opening of the window, in Unix milliseconds.
+    window_open, window_close : int
+        The window, in Unix milliseconds.
     stream, key : str, str or None
         The stream's name as configured, and the key of a sibling stream.
     answer : str
         Name of the answer among those of the window; its kind, if it has none.
     kind : str
     name : str or None
-        Which number of the value it is; None for a refusal. See `named_numbers`.
+        Which number of the value it is; None for a refusal, and for made-up rows. See `named_numbers`.
     value, sigma : float or None
         The number and the standard deviation of its noise, if that is one number.
     low, high : float or None
         Ends of the interval that holds the number without its noise with a probability of 95%.
     status : str
         ``released`` or ``refused``.
+    reason : str or None
+        Why it was refused.
     """
 
-    time: int
+    window_open: int
+    window_close: int
     stream: str
     key: str | None
     answer: str
@@ -42,18 +45,33 @@ class LongRow(NamedTuple):
     low: float | None
     high: float | None
     status: str
+    reason: str | None
+
+
+HOLDS = dict.fromkeys(LongRow._fields, "text")
+HOLDS |= dict.fromkeys(("window_open", "window_close"), "time")
+HOLDS |= dict.fromkeys(("value", "sigma", "low", "high"), "number")
+"""What each column holds: ``time``, ``text`` or ``number``."""
+
+
+def long_columns(releases: Iterable[Release]) -> dict[str, tuple[str, list[Any]]]:
+    """Return the rows of some releases as columns, by name what each holds and its cells."""
+    rows = list(long_form(releases))
+    return {name: (HOLDS[name], [row[i] for row in rows]) for i, name in enumerate(LongRow._fields)}
 
 
 def long_form(releases: Iterable[Release]) -> Iterator[LongRow]:
-    """Yield the rows of some releases; a refusal has one row, without name and value."""
+    """Yield the rows of some releases; a release without numbers has one row, without name and value."""
     for release in releases:
         stream = release.stream if release.key is None else release.stream.removesuffix(f"/{release.key}")
         answer = release.name or release.kind
-        about = (release.window_open_ms, stream, release.key, answer, release.kind)
+        about = (release.window_open_ms, release.window_close_ms, stream, release.key, answer, release.kind)
+        is_empty = True
         for (name, value, sigma), (low, high) in zip(named_numbers(release), intervals(release), strict=True):
-            yield LongRow(*about, name, value, sigma, low, high, release.status)
-        if release.value is None:
-            yield LongRow(*about, None, None, None, None, None, release.status)
+            yield LongRow(*about, name, value, sigma, low, high, release.status, release.reason)
+            is_empty = False
+        if is_empty:
+            yield LongRow(*about, None, None, None, None, None, release.status, release.reason)
 
 
 def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]:
@@ -62,9 +80,10 @@ def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]
     A name is a feature (``temp_c``), or a feature and which of its numbers it is: a level (``temp_c/0.5``), a bin or a
     category (``temp_c/20..25``, ``temp_c/other``), a text (``app/maps``), the other feature of a covariance
     (``temp_c/rh_pct``), or the number of a center, from 0 (``temp_c/2``). A box of a tree is ``tree/7``. A cell of a
-    table is ``smoker,age/true,30..40``. Where no feature is known, the kind stands in its place.
+    table is ``smoker,age/true,30..40``. Where no feature is known, the kind stands in its place. What made-up rows are
+    drawn from has no numbers: `fcstream.synthetic_rows` draws the rows.
     """
-    values = list(_leaves(release.value or [], ()))
+    values = list(_leaves(_shown(release), ()))
     sigmas = dict(_leaves(release.sigma or [], ()))
     names = _names(release)
     for at, value in values:
@@ -75,8 +94,12 @@ def named_numbers(release: Release) -> Iterator[tuple[str, float, float | None]]
 def intervals(release: Release) -> Iterator[tuple[float | None, float | None]]:
     """Yield both ends of the interval of every number of a release, in the order of `named_numbers`."""
     ends = dict(_leaves(release.interval or [], ()))
-    for at, _ in _leaves(release.value or [], ()):
+    for at, _ in _leaves(_shown(release), ()):
         yield ends.get((*at, 0)), ends.get((*at, 1))
+
+
+def _shown(release: Release) -> list[Any]:
+    return [] if release.kind == "synthetic" else release.value or []
 
 
 def _leaves(value: Any, at: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], float]]:

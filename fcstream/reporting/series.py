@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from ..errors import ConfigError, SourceError
 from ..ledgers.base import root_of
 from ..releases.base import Release
 from .documents import check_drawable, shape
+from .released import once, parsed_lines
 
 _WORDS = {"--stream": "streams", "--key": "keys", "--answer": "names"}
 
@@ -132,16 +131,8 @@ def read_all(
 
 
 def _by_window(lines: Iterable[bytes]) -> list[Release]:
-    """Read releases, each window of each answer once, in order of stream, answer and time."""
-    found: dict[tuple[str, str, int, int], Release] = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                release = Release.from_bytes(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                raise SourceError(f"line {number} is not a release of fcstream") from None
-            found[release.stream, release.name or "", release.window_open_ms, release.window_close_ms] = release
-    return [found[key] for key in sorted(found)]
+    """Read releases, each window of each answer once, in order of stream, time and answer."""
+    return once(parsed_lines(lines, ""))
 
 
 def _checked(chosen: list[Release]) -> ReleaseSeries:

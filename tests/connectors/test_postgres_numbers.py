@@ -15,7 +15,8 @@ from fcstream.releases.long_form import long_form
 from fcstream.testing import sample_release
 
 TYPES = {
-    "time": "timestamp with time zone",
+    "window_open": "timestamp with time zone",
+    "window_close": "timestamp with time zone",
     "stream": "text",
     "key": "text",
     "answer": "text",
@@ -26,6 +27,7 @@ TYPES = {
     "low": "double precision",
     "high": "double precision",
     "status": "text",
+    "reason": "text",
 }
 REFUSED = {"status": "refused", "reason": "too_few", "value": None, "sigma": None, "count": None}
 
@@ -43,15 +45,15 @@ def with_numbers(table):
 
 
 def numbers(table):
-    query = f"SELECT {', '.join(TYPES)} FROM {table.schema}.numbers_{table.name} ORDER BY time, stream, name"
+    query = f"SELECT {', '.join(TYPES)} FROM {table.schema}.numbers_{table.name} ORDER BY window_open, stream, name"
     return [tuple(row) for row in table.db.execute(query).fetchall()]
 
 
 def expected(releases):
     """The rows as `long_form` gives them to data frames."""
-    opened = datetime(1970, 1, 1, tzinfo=UTC)
-    rows = [tuple(row._replace(time=opened + timedelta(milliseconds=row.time))) for row in long_form(releases)]
-    return sorted(rows, key=lambda row: (row[0], row[1], row[5] or "~"))
+    began = datetime(1970, 1, 1, tzinfo=UTC)
+    rows = [(*(began + timedelta(milliseconds=time) for time in row[:2]), *row[2:]) for row in long_form(releases)]
+    return sorted(rows, key=lambda row: (row[0], row[2], row[6] or "~"))
 
 
 def test_rows_are_those_of_data_frames(table):

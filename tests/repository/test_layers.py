@@ -135,7 +135,7 @@ INSIDE = {
     "connectors.nats": ["probe", "sink", "source", "reader", "__init__", "connection"],
     "connectors.otlp": ["probe", "sink", "__init__", "messages"],
     "connectors.pipes": ["probe", "sink", "source", "__init__"],
-    "connectors.postgres": ["probe", "__init__", "sink", "long_table"],
+    "connectors.postgres": ["probe", "reader", "__init__", "sink", "long_table"],
     "connectors.rabbitmq": [
         "probe",
         "queue_sink",
@@ -390,7 +390,17 @@ INSIDE = {
     "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
     "releases.trees": ["automatic", "drawn", "release", "partition", "points", "growing", "__init__", "agreement"],
     "releases.totals": ["ranges", "total", "memory", "sums", "factor", "__init__"],
-    "reporting": ["rehearsal", "scoring", "series", "__init__", "budget", "documents", "rows", "text_files"],
+    "reporting": [
+        "rehearsal",
+        "scoring",
+        "series",
+        "released",
+        "__init__",
+        "budget",
+        "documents",
+        "rows",
+        "text_files",
+    ],
     "runtime": [
         "__init__",
         "compile_cache",

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from ...releases.base import Release
-from ...releases.long_form import LongRow, long_form
+from ...releases.long_form import HOLDS, LongRow, long_form
 
 if TYPE_CHECKING:
     import psycopg
 
 _TOGETHER = 5000  # rows of one statement
 _READ = 1000  # releases of one read
-_COLUMNS = "time, stream, key, answer, kind, name, value, sigma, low, high, status"
-_CREATE = """
-CREATE TABLE {numbers} (
-    time timestamptz NOT NULL,
-    stream text NOT NULL,
-    key text,
-    answer text NOT NULL,
-    kind text NOT NULL,
-    name text,
-    value double precision,
-    sigma double precision,
-    low double precision,
-    high double precision,
-    status text NOT NULL
+_GIVEN = {"time": "bigint", "text": "text", "number": "float8"}
+_KEPT = _GIVEN | {"time": "timestamptz"}
+_READ_AS = {"time": "'epoch'::timestamptz + {} * interval '1 millisecond'"}
+_TYPES = get_type_hints(LongRow)
+_COLUMNS = ", ".join(HOLDS)
+_CREATE = (
+    "CREATE TABLE {numbers} ("
+    + ", ".join(
+        f"{name} {_KEPT[holds]}{'' if type(None) in get_args(_TYPES[name]) else ' NOT NULL'}"
+        for name, holds in HOLDS.items()
+    )
+    + ")"
 )
-"""
-_INDEX = "CREATE INDEX ON {numbers} (stream, time)"
+_INDEX = "CREATE INDEX ON {numbers} (stream, window_open)"
 _INSERT = f"""
 INSERT INTO {{numbers}} ({_COLUMNS})
-SELECT 'epoch'::timestamptz + ms * interval '1 millisecond', stream, key, answer, kind, name, value, sigma, low,
-       high, status
-FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::float8[],
-            %s::float8[], %s::float8[], %s::text[])
-AS given (ms, stream, key, answer, kind, name, value, sigma, low, high, status)
+SELECT {", ".join(_READ_AS.get(holds, "{}").format(name) for name, holds in HOLDS.items())}
+FROM unnest({", ".join(f"%s::{_GIVEN[holds]}[]" for holds in HOLDS.values())}) AS given ({_COLUMNS})
 """
 
 

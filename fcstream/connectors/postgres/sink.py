@@ -15,6 +15,7 @@ import msgspec
 
 from ...errors import ConfigError, SinkError, needs_package
 from ...releases.base import Release
+from ...releases.long_form import HOLDS
 from ...runtime import libpq
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
@@ -60,8 +61,10 @@ _TABLE = UrlOption("table", "Table of the releases, made if it is absent.", "rel
 _SCHEMA = UrlOption("schema", "Its schema, made if it is absent.", otherwise="the login's first")
 _NUMBERS = UrlOption(
     "numbers",
-    "A second table with a row for each published number (`time`, `stream`, `key`, `answer`, `kind`, `name`, `value`, "
-    "`sigma`, `low`, `high`, `status`), made if it is absent, with the numbers of the releases that are there.",
+    "A second table with a row for each published number ("
+    + ", ".join(f"`{name}`" for name in HOLDS)
+    + "), made if it "
+    "is absent, with the numbers of the releases that are there.",
     "",
 )
 _LIBPQ = UrlOption("...", "Others are libpq's, such as `sslmode`, `sslrootcert` or `host`.", otherwise="libpq's")

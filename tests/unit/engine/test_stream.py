@@ -12,7 +12,7 @@ import pytest
 from support.helpers import SAMPLE, sample
 from support.release_kinds import RELEASES
 
-from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream, sections
+from fcstream import ConfigError, Engine, Noise, SeededEntropy, Stream, sections, synthetic_rows
 from fcstream.config import Config
 from fcstream.connectors import open_sink, open_source
 from fcstream.engine.opening import open_engine
@@ -32,7 +32,9 @@ MAKERS = {
     "arrow": pyarrow.table,
     "arrow batch": pyarrow.RecordBatch.from_pydict,
 }
-COLUMNS = ["time", "stream", "key", "answer", "kind", "name", "value", "sigma", "low", "high", "status"]
+COLUMNS = ["window_open", "window_close", "stream", "key", "answer", "kind", "name", "value", "sigma", "low", "high"]
+COLUMNS += ["status", "reason"]
+TIMES = COLUMNS[:2]
 
 
 def typed(ledger=None, noise=None, on_rejection=len, **changes):
@@ -68,11 +70,11 @@ def records(n=2000, seed=0):
 def rows_of(frame):
     """Rows as Python's values, from each library by its own ways."""
     if isinstance(frame, pandas.DataFrame):
-        frame = frame.astype({"time": "int64"})
+        frame = frame.astype(dict.fromkeys(TIMES, "int64"))
         return [tuple(None if cell != cell else cell for cell in row) for row in frame.itertuples(index=False)]
     if isinstance(frame, polars.DataFrame):
-        return frame.with_columns(polars.col("time").dt.timestamp("ms")).rows()
-    return list(zip(*(frame.column(name).cast("int64").to_pylist() if name == "time" else
+        return frame.with_columns(polars.col(TIMES).dt.timestamp("ms")).rows()
+    return list(zip(*(frame.column(name).cast("int64").to_pylist() if name in TIMES else
                       frame.column(name).to_pylist() for name in COLUMNS), strict=True))  # fmt: skip
 
 
@@ -96,12 +98,12 @@ def test_a_data_frame_gives_one_of_its_library(maker):
     assert type(frame) is type(MAKERS[maker](records()))
     rows = rows_of(frame)
     assert rows == rows_of(typed().run(MAKERS["polars"](records())))
-    assert [row[:6] for row in rows[:2]] == [(0, "t", None, "mean", "mean", name) for name in ("a", "b")]
-    assert rows[0][6] == pytest.approx(20.5, abs=0.1)
-    assert rows[1][6] == pytest.approx(49.0, abs=0.2)
-    assert all(0 < row[7] < 1 for row in rows[:10])
-    assert all(row[8] + row[9] == pytest.approx(2 * row[6]) for row in rows[:10])
-    assert rows[-1] == (50_000, "t", None, "mean", "mean", None, None, None, None, None, "refused")
+    assert [row[:7] for row in rows[:2]] == [(0, 10_000, "t", None, "mean", "mean", name) for name in ("a", "b")]
+    assert rows[0][7] == pytest.approx(20.5, abs=0.1)
+    assert rows[1][7] == pytest.approx(49.0, abs=0.2)
+    assert all(0 < row[8] < 1 for row in rows[:10])
+    assert all(row[9] + row[10] == pytest.approx(2 * row[7]) for row in rows[:10])
+    assert rows[-1] == (50_000, 60_000, "t", None, "mean", "mean", *[None] * 5, "refused", "too_few")
     assert len(rows) == 5 * 2 + 1
 
 
@@ -109,16 +111,16 @@ def test_the_columns_have_types():
     like = records()
     types = typed().run(pandas.DataFrame(like)).dtypes
     assert list(types.index) == COLUMNS
-    assert types.time == "datetime64[ms, UTC]"
+    assert types.window_open == types.window_close == "datetime64[ms, UTC]"
     assert types.value == types.sigma == "float64"
     schema = typed().run(polars.DataFrame(like)).schema
     assert list(schema) == COLUMNS
-    assert schema["time"] == polars.Datetime("ms", "UTC")
+    assert schema["window_close"] == polars.Datetime("ms", "UTC")
     assert schema["key"] == polars.String  # though all are null
     assert schema["value"] == schema["sigma"] == polars.Float64
     arrow = typed().run(pyarrow.table(like)).schema
     assert arrow.names == COLUMNS
-    assert arrow.field("time").type == pyarrow.timestamp("ms", "UTC")
+    assert arrow.field("window_close").type == pyarrow.timestamp("ms", "UTC")
     assert arrow.field("name").type == pyarrow.string()
     assert arrow.field("sigma").type == pyarrow.float64()
 
@@ -362,3 +364,49 @@ def test_every_kind_has_a_class_among_the_sections_that_knows_its_name():
         options = registry.find(kind, method or None)
         assert any(issubclass(each, options) for each in known), name
         assert {own.name: own.default for own in msgspec.structs.fields(options)}["kind"] == kind, name
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_made_up_rows_come_as_rows(maker, tmp_path):
+    """What a user asked for, and not the thousands of numbers that they are drawn from."""
+    n = 4000
+    columns = {
+        "ts_ms": [10 * i for i in range(n)],
+        "status": [i % 3 > 0 for i in range(n)],
+        "color": ["red" if i % 4 else "blue" for i in range(n)],
+        "a": [(i % 4) * 10.0 for i in range(n)],
+    }
+    features = [
+        Feature(name="status", type="boolean"),
+        Feature(name="color", type="category", levels=["red", "blue"]),
+        Feature(name="a", min=0.0, max=40.0),
+    ]
+    made = sections.Synthetic(rho=2.0, edges={"a": [20.0]}, rows=500)
+    window = Window(length="40s", start="1970-01-01T00:00:00Z", end="1970-01-01T00:01:20Z")
+    more = {"features": features, "window": window, "budget": Budget(rho=4.0, delta=0.0)}
+    stream = typed(release=made, **more)
+    frame = stream.run(MAKERS[maker](columns))
+    assert type(frame) is type(MAKERS[maker](columns))
+    found = {name: frame[name].tolist() if maker == "pandas" else frame[name].to_pylist() if maker[:5] == "arrow"
+             else frame[name].to_list() for name in columns if name != "ts_ms"}  # fmt: skip
+    names = list(frame.columns) if maker in ("pandas", "polars") else frame.schema.names
+    assert names == [*TIMES, "stream", "key", "answer", "kind", "status", "reason", "status_", "color", "a"]
+    first, second = stream.releases
+    assert (second.status, second.reason) == ("refused", "too_few")
+    assert found["status"] == ["released"] * 500 + ["refused"]
+    drawn = synthetic_rows(first)
+    assert found["a"][:500] == drawn["a"]
+    assert found["color"] == [*drawn["color"], None]
+    assert found["a"][:500].count(10.0) + found["a"][:500].count(30.0) == 500
+    flags = frame["status_"]
+    assert (flags.tolist() if maker == "pandas" else list(map(bool, flags.to_numpy(zero_copy_only=False)))
+            if maker[:5] == "arrow" else flags.to_list())[:500] == drawn["status"]  # fmt: skip
+
+
+def test_made_up_rows_beside_other_answers_have_one_row(tmp_path):
+    answers = [sections.Synthetic(name="rows", rho=1.0, edges={"a": [20.0], "b": [50.0]}), Count(name="n", rho=0.5)]
+    found = typed(release=answers).run(polars.DataFrame(records()))
+    one = found.filter(answer="rows")
+    assert len(one) == one["window_open"].n_unique() == 6
+    assert one["value"].is_null().all()
+    assert set(one["status"]) == {"released", "refused"}
