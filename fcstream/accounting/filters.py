@@ -22,9 +22,12 @@ from .losses import (
     LossT,
     Number,
     PrivacyLoss,
+    chance,
     epsilon_simple,
     largest,
+    nonnegative,
     to_units,
+    whole,
 )
 
 _ETA_PER_RHO = 0.2
@@ -232,12 +235,11 @@ class PrivacyOdometer:
     __slots__ = ("_deltas", "_tuned_for", "spent")
 
     def __init__(self, tuned_for: float = 1.0, spent: PrivacyLoss | None = None, deltas: float = 0.0) -> None:
-        if not 0 < tuned_for < math.inf:
-            raise ConfigError(f"must be positive, got {tuned_for}", "tuned_for")
-        if not 0 <= deltas <= 1:
+        self._tuned_for, self._deltas = nonnegative(tuned_for, "tuned_for"), nonnegative(deltas, "deltas")
+        if self._tuned_for == 0:
+            raise ConfigError("must be positive, got 0", "tuned_for")
+        if self._deltas > 1:
             raise ConfigError(f"must be in [0, 1], got {deltas}", "deltas")
-        self._deltas = deltas
-        self._tuned_for = tuned_for
         self.spent = spent or PrivacyLoss()
 
     def spend(self, loss: PrivacyLoss) -> None:
@@ -259,8 +261,7 @@ class PrivacyOdometer:
         float
             Infinite if `deltas` alone reaches `failure`, or if the deltas spent have passed `deltas`.
         """
-        if not 0 < failure < 1:
-            raise ConfigError(f"must be in (0, 1), got {failure}", "failure")
+        failure = chance(failure, "failure")
         if form not in ("mixture", "ladder"):
             raise ConfigError(f"must be 'mixture' or 'ladder', got {form!r}", "form")
         rho, left = self.spent.rho, failure - self._deltas
@@ -339,10 +340,9 @@ class BudgetSchedule:
     weights: tuple[Fraction, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.capacity_nano < 0:
-            raise ConfigError(f"must be at least 0, got {self.capacity_nano}", "capacity_nano")
-        if self.queries is not None and self.queries < 1:
-            raise ConfigError(f"must be at least 1, or None, got {self.queries}", "queries")
+        whole(self.capacity_nano, "capacity_nano")
+        if self.queries is not None:
+            whole(self.queries, "queries", least=1)
         if self.savings not in ("paper", "even", "none"):
             raise ConfigError(f"must be 'paper', 'even' or 'none', got {self.savings!r}", "savings")
         if self.savings == "even" and self.queries is None:
@@ -395,6 +395,7 @@ class BudgetSchedule:
             There is no such step, or so little remains that an earlier query must have used more than its share.
 
         """
+        remaining_nano = whole(remaining_nano, "remaining_nano")
         saved = remaining_nano - self.unclaimed(step) * self.capacity_nano
         if saved < 0 or remaining_nano > self.capacity_nano:
             raise ConfigError(
@@ -405,9 +406,9 @@ class BudgetSchedule:
         return math.floor(self.part(step) * saved + self.weight(step) * self.capacity_nano)
 
     def _check_step(self, step: int) -> None:
-        if step < 1 or (self.queries is not None and step > self.queries):
-            most = "" if self.queries is None else f" and at most `queries`={self.queries}"
-            raise ConfigError(f"must be at least 1{most}, got {step}: steps count from 1", "step")
+        whole(step, "step", least=1)
+        if self.queries is not None and step > self.queries:
+            raise ConfigError(f"must be at most `queries`={self.queries}, got {step}", "step")
 
     @cached_property
     def _earlier(self) -> list[Fraction]:

@@ -8,11 +8,12 @@ first (`zcdp_of_dp`, `zcdp_of_laplace`, `zcdp_of_geo`).
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ConfigError
 
@@ -42,6 +43,51 @@ def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
     return int(whole)
 
 
+def whole(value: Any, name: str, least: int = 0) -> int:
+    """Return a whole number of at least `least` as an int; ConfigError for anything else, truth values too."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"must be a whole number, at least {least}, got {_told(value)}", name)
+    return int(value)
+
+
+def _finite(value: Any, name: str) -> float:
+    """Return a finite number as a float; ConfigError for nan, infinities, texts, truth values and anything else."""
+    is_number = isinstance(value, (numbers.Real, Decimal)) and not isinstance(value, bool)
+    if not is_number or not -math.inf < value < math.inf:
+        raise ConfigError(f"must be a finite number, got {_told(value)}", name)
+    return float(value)
+
+
+def nonnegative(value: Any, name: str) -> float:
+    """Return a finite number of at least 0 as a float; ConfigError for anything else."""
+    found = _finite(value, name)
+    if found < 0:
+        raise ConfigError(f"must not be negative, got {_told(value)}", name)
+    return found
+
+
+def chance(value: Any, name: str) -> float:
+    """Return a probability in (0, 1) as a float; ConfigError for anything else."""
+    found = _finite(value, name)
+    if not 0 < found < 1:
+        raise ConfigError(f"must be in (0, 1), got {_told(value)}", name)
+    return found
+
+
+def _left(delta: Any) -> float:
+    """Return what is left of a delta, below 1; 0 or less means that it is used up."""
+    found = _finite(delta, "delta")
+    if found >= 1:
+        raise ConfigError(f"must be below 1, got {_told(delta)}", "delta")
+    return found
+
+
+def _told(value: Any) -> str:
+    """Return what an error says about a value: of anything but one plain value its type, since it may hold records."""
+    is_plain = value is None or isinstance(value, (str, numbers.Number))
+    return repr(value) if is_plain else f"a {type(value).__name__}"
+
+
 class Loss:
     """Base of all kinds of losses: two exact integers, at least 0, which are added part by part.
 
@@ -69,8 +115,8 @@ class Loss:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        if min(self.parts) < 0:
-            raise ConfigError("a privacy loss must not be negative")
+        for name, part in zip(self.__slots__, self.parts, strict=True):
+            object.__setattr__(self, name, whole(part, name))
 
     def _parts_of(self, other: Loss) -> tuple[int, int]:
         if other.__class__ is not self.__class__:
@@ -102,8 +148,7 @@ class Loss:
 
     def split(self, parts: int) -> list[Self]:
         """Split the loss into `parts` shares that sum to it exactly and differ by at most one unit."""
-        if parts < 1:
-            raise ConfigError(f"must be at least 1, got {parts}", "parts")
+        parts = whole(parts, "parts", least=1)
         (first, more), (delta, more_delta) = (divmod(part, parts) for part in self.parts)
         return [type(self)(first + (i < more), delta + (i < more_delta)) for i in range(parts)]
 
@@ -150,8 +195,8 @@ class PrivacyLoss(Loss):
     # Every stage of every answer of every window is added and compared, so these are written out.
 
     def __init__(self, rho_nano: int = 0, delta_femto: int = 0) -> None:
-        if rho_nano < 0 or delta_femto < 0:
-            raise ConfigError("a privacy loss must not be negative")
+        if rho_nano.__class__ is not int or delta_femto.__class__ is not int or rho_nano < 0 or delta_femto < 0:
+            rho_nano, delta_femto = whole(rho_nano, "rho_nano"), whole(delta_femto, "delta_femto")
         _set_rho(self, rho_nano)  # the assignment that a frozen class refuses
         _set_delta(self, delta_femto)
 
@@ -185,8 +230,11 @@ class PrivacyLoss(Loss):
         return self.delta_femto / DELTA_UNIT
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest known epsilon for which this loss is (epsilon, `delta`)-DP: see `epsilon_tight`."""
-        return epsilon_tight(self.rho, delta - self.delta)
+        """Return the smallest known epsilon for which this loss is (epsilon, `delta`)-DP: see `epsilon_tight`.
+
+        `delta` is in (0, 1). The result is infinite where the loss's own delta is that large.
+        """
+        return epsilon_tight(self.rho, chance(delta, "delta") - self.delta)
 
     def as_dict(self) -> dict[str, float]:
         return {"rho": self.rho, "delta": self.delta}
@@ -289,6 +337,8 @@ def zcdp_of_dp(loss: DPLoss) -> PrivacyLoss:
     Specification 1.2; proof 1.6; Bun and Steinke 2016, Proposition 1.4 (epsilon**2 / 2) and its optimal form epsilon
     (e**epsilon - 1) / (e**epsilon + 1), that of randomized response; Kairouz, Oh, Viswanath 2015 (the mixture).
     """
+    if not isinstance(loss, DPLoss):
+        raise ConfigError(f"must be a DPLoss, got a {type(loss).__name__}", "loss")
     epsilon = _decimal(loss.epsilon_nano)
     falling = _FINE.exp(-epsilon)
     tanh = _FINE.divide(_FINE.subtract(Decimal(1), falling), _FINE.add(Decimal(1), falling))
@@ -349,7 +399,7 @@ def group_rho(rho_nano: int, size: int) -> int:
     ------
     Specification 1.2; Bun and Steinke 2016, Proposition 1.9.
     """
-    return rho_nano * size * size
+    return whole(rho_nano, "rho_nano") * whole(size, "size", least=1) ** 2
 
 
 def epsilon_simple(rho: float, delta: float) -> float:
@@ -357,15 +407,16 @@ def epsilon_simple(rho: float, delta: float) -> float:
 
     Privacy
     -------
-    Valid for every rho >= 0 and 0 < delta < 1; never below `epsilon_tight`.
+    Valid for every rho >= 0 and delta < 1, where a delta of 0 or less gives infinity; never below `epsilon_tight`.
 
     Source
     ------
     Specification 1.2; Bun and Steinke 2016, Proposition 1.3.
     """
-    if rho <= 0:
+    rho, delta = nonnegative(rho, "rho"), _left(delta)
+    if rho == 0:
         return 0.0
-    if not 0 < delta < 1:
+    if delta <= 0:
         return math.inf
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
@@ -382,7 +433,8 @@ def delta_tight(rho: float, epsilon: float) -> float:
     ------
     Specification 1.2; proof 1.8; Canonne, Kamath, Steinke 2020, Corollary 13.
     """
-    if rho <= 0:
+    rho, epsilon = nonnegative(rho, "rho"), nonnegative(epsilon, "epsilon")
+    if rho == 0:
         return 0.0
 
     def log_delta(t: float) -> float:
@@ -400,7 +452,13 @@ def epsilon_tight(rho: float, delta: float) -> float:
     ----------
     rho : float
     delta : float
-        The delta left for the conversion: the delta wanted less the delta already spent; 0 or less gives infinity.
+        The delta left for the conversion, below 1: the delta wanted less the delta already spent; 0 or less gives
+        infinity.
+
+    Raises
+    ------
+    ConfigError
+        An argument is nan, infinite, no number, or outside of its range.
 
     Privacy
     -------
@@ -411,12 +469,11 @@ def epsilon_tight(rho: float, delta: float) -> float:
     ------
     Specification 1.2; proof 1.8; Canonne, Kamath, Steinke 2020, Corollary 13.
     """
-    if rho <= 0:
+    rho, delta = nonnegative(rho, "rho"), _left(delta)
+    if rho == 0:
         return 0.0
     if delta <= 0:
         return math.inf
-    if delta >= 1:
-        return 0.0
 
     def epsilon(t: float) -> float:
         gap = math.exp(t)
@@ -437,6 +494,7 @@ def rho_for_epsilon(epsilon: float, delta: float) -> float:
     ------
     Specification 1.2; proof 1.8; inverse of `epsilon_tight` by bisection, rounded down.
     """
+    epsilon, delta = nonnegative(epsilon, "epsilon"), chance(delta, "delta")
     low, high = 0.0, max(epsilon, 1.0) * 4
     for _ in range(200):
         middle = (low + high) / 2
@@ -469,9 +527,10 @@ def geo_epsilon(rho: float, delta: float, distance: float) -> float:
     Specification 1.2; proof 10.5; erratum 3.1; ours, in place of Lemma 3.2 of Liang and Yi 2025: Canonne, Kamath,
     Steinke 2020, Corollary 13 at rho * distance**2.
     """
-    if not 0 < distance < math.inf:
-        raise ConfigError(f"must be positive and finite, got {distance}: there is no bound without one", "distance")
-    return epsilon_tight(rho * distance * distance, delta) / distance
+    distance, delta = nonnegative(distance, "distance"), chance(delta, "delta")
+    if distance == 0:
+        raise ConfigError("must be positive, got 0: there is no bound without one", "distance")
+    return epsilon_tight(nonnegative(rho, "rho") * distance * distance, delta) / distance
 
 
 def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
@@ -495,10 +554,7 @@ def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
     ------
     Specification 1.2; proof 10.5; erratum 3.1; Liang and Yi 2025, eq. 10 and Theorem 4.5, with the tight conversion.
     """
-    if not 0 <= epsilon < math.inf:
-        raise ConfigError(f"must be finite and at least 0, got {epsilon}", "epsilon")
-    if not 0 < delta < 1:
-        raise ConfigError(f"must be in (0, 1), got {delta}: without it no sum of rho is enough", "delta")
+    epsilon, delta = nonnegative(epsilon, "epsilon"), chance(delta, "delta")
     return PrivacyLoss(largest(lambda nano: geo_epsilon(nano / RHO_UNIT, delta, distance) <= epsilon))
 
 
@@ -550,6 +606,7 @@ __all__ = [
     "DPLoss",
     "Loss",
     "PrivacyLoss",
+    "chance",
     "delta_tight",
     "epsilon_simple",
     "epsilon_tight",
@@ -557,8 +614,10 @@ __all__ = [
     "geo_rho_cap",
     "group_rho",
     "largest",
+    "nonnegative",
     "rho_for_epsilon",
     "to_units",
+    "whole",
     "zcdp_of_dp",
     "zcdp_of_geo",
     "zcdp_of_laplace",

@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
+from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, nonnegative
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 
@@ -83,7 +83,7 @@ class BasicFilter:
     alpha: Fraction | float = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < 0.5:
+        if nonnegative(self.alpha, "alpha") >= 0.5:
             raise ConfigError(f"must be in [0, 1/2), got {self.alpha}", "alpha")
         if Fraction(str(self.alpha)).denominator > 2**20:  # so that the coins' integers stay below 2**62 for n < 2**40
             raise ConfigError(f"must be a fraction with a denominator of at most 2**20, got {self.alpha}", "alpha")
@@ -149,6 +149,7 @@ class ReplacementFilter:
 
 
 def _group_total(gamma: float, epsilon: float, delta: float) -> tuple[float, float]:
+    epsilon, delta = nonnegative(epsilon, "epsilon"), nonnegative(delta, "delta")
     grown = gamma * math.expm1(min(epsilon, _MAX_EXPONENT)) * ROUND_UP
     return grown, gamma * delta * math.exp(min(epsilon + grown, _MAX_EXPONENT)) * ROUND_UP
 

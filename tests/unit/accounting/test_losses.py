@@ -3,12 +3,13 @@ import math
 import warnings
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fcstream.accounting.losses
-from fcstream.accounting.filters import PrivacyFilter
+from fcstream.accounting.filters import BudgetSchedule, PrivacyFilter, PrivacyOdometer
 from fcstream.accounting.losses import (
     DPLoss,
     PrivacyLoss,
@@ -59,13 +60,70 @@ def test_conversion_edges():
     assert epsilon_tight(0, 1e-6) == 0
     assert epsilon_tight(1, 0) == math.inf
     assert epsilon_tight(1, -1e-9) == math.inf
-    assert epsilon_tight(1, 1) == 0
     assert epsilon_simple(0, 1e-9) == 0
     assert epsilon_simple(1, 0) == math.inf
     assert delta_tight(0, 1) == 0
     assert delta_tight(1, 0) <= 1
     assert PrivacyLoss.charge(1, 1e-6).epsilon(1e-6) == math.inf
     assert group_rho(10, 3) == 90
+
+
+ONE = PrivacyLoss.cap(rho=1)
+NO_NUMBERS = [math.nan, math.inf, -math.inf, -1, True, False, np.True_, "0.1", None, [0.1], np.array([0.1]), 1j]
+CONVERSIONS = [
+    (ONE.epsilon, {"delta": 1e-6}),
+    (epsilon_tight, {"rho": 1, "delta": 1e-6}),
+    (epsilon_simple, {"rho": 1, "delta": 1e-6}),
+    (delta_tight, {"rho": 1, "epsilon": 1}),
+    (rho_for_epsilon, {"epsilon": 1, "delta": 1e-6}),
+    (geo_epsilon, {"rho": 1, "delta": 1e-6, "distance": 1}),
+    (geo_rho_cap, {"epsilon": 1, "delta": 1e-6, "distance": 1}),
+    (group_rho, {"rho_nano": 10, "size": 2}),
+    (PrivacyLoss, {"rho_nano": 1, "delta_femto": 1}),
+    (DPLoss, {"epsilon_nano": 1, "delta_femto": 1}),
+    (ONE.split, {"parts": 2}),
+    (BasicFilter, {"alpha": 0.25}),
+    (BasicFilter().total, {"epsilon": 1, "delta": 1e-6}),
+    (PrivacyOdometer, {"tuned_for": 1.0, "deltas": 0.1}),
+    (PrivacyOdometer().realized_loss_bound, {"failure": 0.1}),
+    (BudgetSchedule, {"capacity_nano": 10**9, "queries": 4}),
+    (BudgetSchedule(10**9, 4).share, {"step": 1, "remaining_nano": 10**9}),
+]
+LEFT = ((epsilon_tight, "delta"), (epsilon_simple, "delta"))  # a delta that is left may be used up
+PROBABILITIES = [(i, key) for i, (_, given) in enumerate(CONVERSIONS) for key in given if key in ("delta", "failure")]
+
+
+@pytest.mark.parametrize("i", range(len(CONVERSIONS)))
+@pytest.mark.parametrize("wrong", NO_NUMBERS, ids=repr)
+def test_no_conversion_takes_what_is_no_number(i, wrong):
+    function, given = CONVERSIONS[i]
+    assert function(**given) is not None
+    for key in given:
+        if (wrong == -1 and wrong.__class__ is int and (function, key) in LEFT) or (wrong is None and key == "queries"):
+            continue
+        with pytest.raises(ConfigError, match=f"^{key}: must "):
+            function(**given | {key: wrong})
+
+
+@pytest.mark.parametrize(("i", "key"), PROBABILITIES)
+def test_a_delta_of_one_or_more_is_refused_and_is_not_perfect_privacy(i, key):
+    function, given = CONVERSIONS[i]
+    if function.__name__ == "total":
+        return  # it returns deltas that may pass 1, and so takes them
+    for wrong in (1, 2, 1.0):
+        with pytest.raises(ConfigError, match=f"^{key}: must be "):
+            function(**given | {key: wrong})
+
+
+def test_a_number_of_numpy_counts_as_a_number():
+    assert PrivacyLoss(np.int64(10**9)) == ONE
+    assert PrivacyLoss(np.int64(10**9)).rho_nano.__class__ is int  # whose sums cannot overflow
+    assert ONE.epsilon(np.float64(1e-6)) == ONE.epsilon(1e-6) == ONE.epsilon(Fraction(1, 10**6))
+
+
+def test_only_losses_of_epsilon_are_converted_to_rho():
+    with pytest.raises(ConfigError, match="^loss: must be a DPLoss, got a PrivacyLoss"):
+        zcdp_of_dp(ONE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
