@@ -171,6 +171,8 @@ def release_schema() -> Any:
             pa.field("guarantee_delta", number, nullable=False),
             pa.field("spent_rho", number, nullable=False),
             pa.field("spent_delta", number, nullable=False),
+            pa.field("key_share_rho", number),
+            pa.field("key_share_delta", number),
             pa.field("private", pa.bool_(), nullable=False),
             pa.field("features", pa.list_(text)),
             pa.field("transform", pa.list_(text)),
@@ -195,8 +197,9 @@ def release_table(releases: Iterable[Release]) -> Any:
 def _row(release: Release) -> dict[str, Any]:
     row = {name: getattr(release, name) for name in _AS_THEY_ARE}
     row |= {"window_open": release.window_open_ms, "window_close": release.window_close_ms}
-    for name in ("guarantee", "spent"):
-        row |= {f"{name}_{part}": getattr(release, name)[part] for part in ("rho", "delta")}
+    for name in ("guarantee", "spent", "key_share"):
+        loss = getattr(release, name) or {}
+        row |= {f"{name}_{part}": loss.get(part) for part in ("rho", "delta")}
     if release.value is not None:
         numbers = list(named_numbers(release))
         row["names"] = [name for name, _, _ in numbers]

@@ -176,7 +176,7 @@ def collect(
     Reads the configuration, and public integers and published bytes of a ledger. It costs nothing.
     """
     job = config.job
-    guarantee = _guarantee(config)
+    guarantee = job.terms.guarantee
     deltas = _deltas(guarantee.delta)
     found = plan(config, deltas[1])
     return DeploymentFacts(
@@ -203,7 +203,7 @@ def read_ledger(config: Config, location: str, readers: Iterable[LedgerReader]) 
         Its rows do not agree with each other.
     """
     terms = config.job.terms
-    delta = _deltas(_guarantee(config).delta)[1]
+    delta = _deltas(config.job.terms.guarantee.delta)[1]
     streams: list[LedgerStream] = []
     held: list[Standing] = []
     others: list[str] = []
@@ -253,11 +253,6 @@ def _least_delta(terms: Terms[Any]) -> float:
     return 1.25 * float(max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0))
 
 
-def _guarantee(config: Config) -> PrivacyLoss:
-    """Return the cap of one unit under all keys: that of `[budget]`, by which keys are divided."""
-    return PrivacyLoss.cap(config.budget.rho, config.budget.delta)
-
-
 def _deltas(cap: float) -> tuple[float, float, float]:
     """Choose three deltas at which the cap has an epsilon; the middle one is that of a plan by default."""
     middle = max(1e-6, 2 * cap)
@@ -289,7 +284,7 @@ def _lines(
         cap = epsilons(found.total.rho, found.total.delta)
     elif not is_event:
         cap = epsilons(guarantee.rho, guarantee.delta)
-    under = _keys_of_a_person(job, config)
+    under = found.keys_of_a_person
     who = "a person with one record in every window" if is_event else _present(job.terms.unit)
     for name, days in (("a day", 1), ("a year", DAYS_OF_A_YEAR)):
         rho, delta = (part * under for part in loss_of_presence(job, found.windows_per_day * days))
@@ -300,20 +295,10 @@ def _lines(
         situation = f"{who}{where}, in all {found.windows:,} windows of the schedule, which ends before a year is over"
         yield LossLine(situation, rho, delta, epsilons(rho, delta), cap, "all windows")
     if found.total is not None:
-        yield of("all windows together, for ever: the cap on their sum" + _of_a_key(job), found.total, "the total")
-    if (guarantee.rho_nano, guarantee.delta_femto) != found.capacity.parts:
-        yield of("the guarantee of one key, for ever", found.capacity)
+        yield of("all windows together, for ever: the cap on their sum", found.total, "the total")
+    if found.key_share is not None:
+        yield of("what one key may spend of the guarantee, for ever", found.key_share)
     yield of(f"the guarantee, for ever: the cap of {_of_whom(job.terms.unit)}", guarantee, "the guarantee")
-
-
-def _keys_of_a_person(job: Job, config: Config) -> int:
-    """Under how many keys somebody who is under as many as possible pays in a window, besides what a window's loss "
-    "holds."""
-    if not job.keys or job.keys_chosen is not None:
-        return 1
-    if job.terms.unit == "event" or config.stream.keys_per_user is None:
-        return len(job.keys)
-    return config.stream.keys_per_user
 
 
 def _record(job: Job) -> str:
@@ -325,10 +310,6 @@ def _record(job: Job) -> str:
 
 def _present(unit: str) -> str:
     return "a user present in every window" if unit == "user" else "a person with one record in every window"
-
-
-def _of_a_key(job: Job) -> str:
-    return ", of one key" if job.has_keys else ""
 
 
 def _of_whom(unit: str) -> str:

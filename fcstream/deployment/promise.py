@@ -392,7 +392,7 @@ def _further_caps(facts: DeploymentFacts) -> Iterator[Block]:
     budget, job = facts.config.budget, facts.job
     if facts.plan.total is not None:
         yield Paragraph(
-            f"Besides, the plain sum of all windows{' of a key' if job.has_keys else ''} stays within rho = "
+            f"Besides, the plain sum of all windows{', of all keys,' if job.has_keys else ''} stays within rho = "
             f"{facts.plan.total.rho:g} and delta = {facts.plan.total.delta:g}: this covers whoever has one record in "
             "each window too."
         )

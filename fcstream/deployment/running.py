@@ -129,8 +129,8 @@ def _derived(facts: DeploymentFacts) -> Iterator[tuple[str, str, str]]:
     yield "cost of one window", str(plan.loss), "`release.rho`, `release.delta` of all answers"
     if facts.unit == "event":
         yield "cost of one record", str(plan.per_record), "the cost of a window, times the windows that hold it"
-    if (facts.guarantee.rho_nano, facts.guarantee.delta_femto) != plan.capacity.parts:
-        yield "cap of one key", str(plan.capacity), "`[budget]` divided by `stream.keys_per_user`"
+    if plan.key_share is not None:
+        yield "what one key may spend", str(plan.key_share), "`[budget]` divided by `stream.keys_per_user`"
     if plan.search is not None:
         yield "cost of one search for keys", str(plan.search.loss), "`stream.keys.rho`, `stream.keys.delta`"
         yield "least noisy number of a key", f"{plan.search.threshold:,}", "the cost of a search"
@@ -176,8 +176,9 @@ def spending(facts: DeploymentFacts) -> DocumentSection:
             )
         )
     caps = [(each.budget.unit.capacity, each.terms.stream) for each in ledger.streams]
-    if any(cap.parts != facts.plan.capacity.parts for cap, _ in caps):
-        blocks.append(Paragraph(f"The ledger's cap is {caps[0][0]}, the configuration's {facts.plan.capacity}."))
+    cap = facts.job.terms.capacity
+    if any(own != cap for own, _ in caps):
+        blocks.append(Paragraph(f"The ledger's cap is {caps[0][0]}, the configuration's {cap}."))
     rows = tuple(row for each in ledger.streams for row in _spent_rows(each))
     blocks.append(
         FactTable(
@@ -247,8 +248,12 @@ def _picture(stream: LedgerStream) -> Drawing:
         "spending",
         stream.budget,
         f"Rho spent over time by {_whose(reading.block)}: {_spent_in_words(reading)}.",
-        f"What {name} has spent over time ({_whose(reading.block)}), and the guarantee as a dashed line.",
+        f"What {name} has spent over time ({_whose(reading.block)}), and as a dashed line {_limit_of(reading)}.",
     )
+
+
+def _limit_of(reading: FilterReport) -> str:
+    return "what one key may spend of the guarantee" if reading.is_divided else "the guarantee"
 
 
 def _spent_in_words(reading: FilterReport) -> str:

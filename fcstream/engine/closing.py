@@ -83,7 +83,7 @@ def _as_release(
         core_count=outcome.core_count,
         rho=loss.rho,
         delta=loss.delta,
-        guarantee=job.terms.capacity.as_dict(),
+        guarantee=job.terms.guarantee.as_dict(),
         spent=(spent + job.paid_beside).as_dict(),
         private=private,
         features=values.features,
@@ -97,6 +97,7 @@ def _as_release(
         window_open=_iso_time(window.open_ms) if job.iso_times else None,
         window_close=_iso_time(window.close_ms) if job.iso_times else None,
         interval=values.interval,
+        key_share=None if (share := job.terms.key_share) is None else share.as_dict(),
     )
 
 

@@ -145,8 +145,13 @@ class Engine:
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """The capacity of every block, for ever."""
-        return self.job.terms.capacity
+        """What one unit can lose for ever, under all keys together; of it a key may spend `key_share`."""
+        return self.job.terms.guarantee
+
+    @property
+    def key_share(self) -> PrivacyLoss | None:
+        """The part of the guarantee that one key may spend; None where keys do not divide it."""
+        return self.job.terms.key_share
 
     @property
     def spent(self) -> PrivacyLoss:

@@ -165,8 +165,13 @@ class KeyedEngine:
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """The capacity of every block of every key's stream, for ever."""
-        return self.job.terms.capacity
+        """What one unit can lose for ever, under all keys together; of it each key may spend `key_share`."""
+        return self.job.terms.guarantee
+
+    @property
+    def key_share(self) -> PrivacyLoss | None:
+        """See `Engine`."""
+        return self.job.terms.key_share
 
     @property
     def spent(self) -> PrivacyLoss:

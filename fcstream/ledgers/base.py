@@ -16,8 +16,10 @@ sealed                              done: the stored bytes are final
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from ..accounting.losses import LossT, PrivacyLoss
@@ -105,6 +107,31 @@ class Terms(Generic[LossT]):
     def cap(self, block: str) -> LossT:
         """Cap of one block."""
         return self.total if block == TOTAL_BLOCK and self.total is not None else self.capacity
+
+    def promised(self, block: str) -> LossT:
+        """What one unit can lose under all keys together: the cap of a block before keys divided it.
+
+        It differs from `cap`, the share of one key, where keys divide a budget.
+        """
+        stated = _stated(self.promise, "total_" if block == TOTAL_BLOCK else "")
+        return self.cap(block) if stated is None else stated  # type: ignore[return-value]
+
+    @property
+    def guarantee(self) -> LossT:
+        """What one unit can lose for ever, under all keys together."""
+        return self.promised(self.unit)
+
+    @property
+    def key_share(self) -> LossT | None:
+        """The part of the guarantee that one key may spend; None where keys do not divide it."""
+        return None if self.guarantee == self.capacity else self.capacity
+
+
+@lru_cache(maxsize=256)
+def _stated(promise: str, part: str) -> PrivacyLoss | None:
+    """Return the budget that a promise states, or with `part` its total."""
+    budget = json.loads(promise).get("budget", {})
+    return PrivacyLoss.cap(budget[f"{part}rho"], budget.get(f"{part}delta", 0.0)) if f"{part}rho" in budget else None
 
 
 class WindowKey(NamedTuple):

@@ -252,10 +252,8 @@ def _part(streams: Sequence[Standing]) -> tuple[PrivacyLoss, PrivacyLoss]:
         keys = [each.spent for each in streams if each.terms.stream != finder]
         searches = sum_of(each.spent for each in streams if each.terms.stream == finder)
         return capacity, _largest(keys or [PrivacyLoss()]) + searches
-    promised = json.loads(streams[0].terms.promise).get("budget", {})
-    if "rho" in promised:
-        return PrivacyLoss.cap(promised["rho"], promised.get("delta", 0.0)), spent
-    return sum_of(each.terms.capacity for each in streams), spent
+    terms = streams[0].terms
+    return (terms.guarantee if terms.promise != "{}" else sum_of(each.terms.capacity for each in streams)), spent
 
 
 def _largest(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:

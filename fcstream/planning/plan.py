@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import msgspec
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
+from ..accounting.losses import RHO_UNIT, PrivacyLoss, chance, epsilon_tight
 from ..config import Config, Job, SparkSection
 from ..config.answers import naming
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
 from ..formats.fields import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
+from ..ledgers.base import TOTAL_BLOCK
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.means.mean import MeanOptions
 from ..releases.means.spread_histogram import supposed_deviation
@@ -82,6 +83,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         chance=notes.chance,
         keys=len(job.keys) or None,
         keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
+        keys_of_a_person=keys_of_a_person(config),
         keys_chosen=job.keys_chosen,
         search=_search(job),
         group=config.budget.group,
@@ -92,7 +94,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         + _limit_warnings(config, job)
         + _pair_advice(job, notes, hint),
         name=options.name,
-        **_costs(job, delta),
+        **_costs(config, delta),
         **_savings(job, notes.stopped, config.budget.savings, hint),
     )
 
@@ -124,7 +126,7 @@ def _plan_of_all(config: Config, delta: float | None) -> StreamPlan:
         name=None,
         answers=tuple(parts),
         warnings=[*warnings, *sorted(general)],
-        **_costs(job, delta),
+        **_costs(config, delta),
     )
 
 
@@ -157,10 +159,20 @@ def loss_of_presence(job: Job, windows: float) -> tuple[float, float]:
     return (job.window_loss.rho + further) * windows, (job.window_loss.delta + more) * windows
 
 
-def _costs(job: Job, delta: float | None) -> dict[str, Any]:
+def keys_of_a_person(config: Config) -> int:
+    """Count the keys under which somebody who is under as many as possible pays in a window, besides what a window's
+    loss holds."""
+    job = config.job
+    if not job.keys or job.keys_chosen is not None:
+        return 1
+    return len(job.keys) if job.terms.unit == "event" else config.stream.keys_per_user or len(job.keys)
+
+
+def _costs(config: Config, delta: float | None) -> dict[str, Any]:
     """What windows cost, how many of them the budget lasts, and that in epsilon at a delta."""
-    loss, capacity, schedule = job.answers.loss, job.terms.capacity, job.schedule
-    at = max(1e-6, 2 * capacity.delta) if delta is None else delta
+    job, under = config.job, keys_of_a_person(config)
+    loss, guarantee, schedule = job.answers.loss, job.terms.guarantee, job.schedule
+    at = max(1e-6, 2 * guarantee.delta) if delta is None else chance(delta, "delta")
     per_day, is_event = DAY_MS / schedule.slide_ms, job.terms.unit == "event"
     lasting, ends_with_total = limited_windows(job)
 
@@ -168,23 +180,25 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
         return epsilon_tight(spent.rho, at - spent.delta)
 
     def presence(windows: float) -> float:
-        rho, spent_delta = loss_of_presence(job, windows)
+        rho, spent_delta = loss_of_presence(job, windows * under)
         return epsilon_tight(rho, at - spent_delta)
 
     return {
         "loss": loss,
         "per_record": loss * (schedule.overlap if is_event else 1) + job.paid_beside,
-        "capacity": capacity,
+        "guarantee": guarantee,
+        "key_share": job.terms.key_share,
         "windows_per_day": per_day,
         "windows": scheduled_windows(job),
         "epsilon_delta": at,
-        "epsilon_guarantee": epsilon(capacity),
+        "epsilon_guarantee": epsilon(guarantee),
         "epsilon_release": epsilon(loss),
         "epsilon_day": presence(per_day),
         "epsilon_year": presence(per_day * 365),
         "lasting_windows": lasting,
         "ends_with_total": ends_with_total,
-        "total": job.terms.total,
+        "total": None if job.terms.total is None else job.terms.promised(TOTAL_BLOCK),
+        "total_key_share": job.terms.total if job.terms.total != job.terms.promised(TOTAL_BLOCK) else None,
     }
 
 
@@ -466,11 +480,11 @@ def _answer_warnings(config: Config, job: Job, probability: float, notes: PlanNo
 
 def _stream_warnings(config: Config, job: Job, planned: bool = True) -> list[str]:
     warnings = []
-    if job.terms.capacity.rho > 5:
-        warnings.append(f"`budget.rho` = {job.terms.capacity.rho:g} protects weakly")
-    if job.terms.capacity.delta > 1e-4:
+    if job.terms.guarantee.rho > 5:
+        warnings.append(f"`budget.rho` = {job.terms.guarantee.rho:g} protects weakly")
+    if job.terms.guarantee.delta > 1e-4:
         warnings.append(
-            f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual"
+            f"`budget.delta` = {job.terms.guarantee.delta:g} is large: below 1 / (number of people) is usual"
         )
     if exhaustion := exhaustion_warning(job, planned):
         warnings.append(exhaustion)

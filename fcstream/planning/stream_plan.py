@@ -17,9 +17,9 @@ _OF_AN_ANSWER = ("kind", "method", "size_hint", "probability", "sigma", "smalles
 """Keys of a plan's JSON that only a plan of one answer has."""
 _OF_A_STREAM = frozenset(
     (
-        *("stream", "unit", "per_record", "capacity", "windows_per_day", "windows", "epsilon_delta"),
+        *("stream", "unit", "per_record", "guarantee", "key_share", "windows_per_day", "windows", "epsilon_delta"),
         *("epsilon_guarantee", "epsilon_day", "epsilon_year", "lasting_windows", "savings", "saved_rho"),
-        *("saved_sigma", "total", "keys", "keys_per_user", "search", "warnings"),
+        *("saved_sigma", "total", "total_key_share", "keys", "keys_per_user", "search", "warnings"),
     )
 )
 """Keys that are about the whole stream."""
@@ -87,8 +87,14 @@ class StreamPlan:
         How refunds of earlier windows are offered to later ones.
     saved_rho, saved_sigma : float or None
         If every other window stops at its size: the largest rho offered to one, and its noise relative to the first's.
-    total : PrivacyLoss or None
-        Capacity for the sum of all windows, if there is one.
+    guarantee : PrivacyLoss
+        What one unit can lose for ever, under all keys together.
+    key_share : PrivacyLoss or None
+        The part of the guarantee that each key may spend, where keys divide it.
+    epsilon_day, epsilon_year : float
+        What somebody who is there in every window, under as many keys as possible, would lose without a cap.
+    total, total_key_share : PrivacyLoss or None
+        The same for the sum of all windows, if that has a cap.
     ends_with_total : bool
         Whether `lasting_windows` is for how many windows the total lasts.
     name : str or None
@@ -124,7 +130,7 @@ class StreamPlan:
     smallest_size: int | None
     loss: PrivacyLoss
     per_record: PrivacyLoss
-    capacity: PrivacyLoss
+    guarantee: PrivacyLoss
     windows_per_day: float
     windows: int | None
     epsilon_delta: float
@@ -137,7 +143,9 @@ class StreamPlan:
     savings: str = "none"
     saved_rho: float | None = None
     saved_sigma: float | None = None
+    key_share: PrivacyLoss | None = None
     total: PrivacyLoss | None = None
+    total_key_share: PrivacyLoss | None = None
     ends_with_total: bool = False
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -145,6 +153,7 @@ class StreamPlan:
     chance: str = ""
     keys: int | None = None
     keys_per_user: int | None = None
+    keys_of_a_person: int = 1
     keys_chosen: int | None = None
     search: KeySearch | None = None
     group: str | None = None
@@ -171,14 +180,15 @@ class StreamPlan:
         values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
-        for name in ("group", "keys_chosen", "search"):
+        values.pop("keys_of_a_person")
+        for name in ("group", "keys_chosen", "search", "key_share", "total_key_share"):
             if values[name] is None:
                 del values[name]
         if self.search is not None:
             values["search"] = self.search.as_dict()
-        for name in ("loss", "per_record", "capacity", "stopped", "total"):
-            loss = getattr(self, name)
-            values[name] = None if loss is None else loss.as_dict()
+        for name in ("loss", "per_record", "guarantee", "key_share", "stopped", "total", "total_key_share"):
+            if (loss := values.get(name)) is not None:
+                values[name] = loss.as_dict()
         return {k: (None if isinstance(v, float) and not math.isfinite(v) else v) for k, v in values.items()}
 
     def lines(self) -> list[str]:
@@ -197,10 +207,11 @@ class StreamPlan:
             f"{one} {self.loss}, epsilon {short(self.epsilon_release)} at delta {delta}",
             *self._saving_lines(),
             *self._cost_lines(),
-            f"guarantee for ever: {self.capacity}, epsilon {short(self.epsilon_guarantee)} at delta {delta}",
+            f"guarantee for ever: {self.guarantee}, epsilon {short(self.epsilon_guarantee)} at delta {delta}"
+            + _shared(self.key_share),
         ]
         if self.total is not None:
-            lines.append(f"and the sum of all windows stays within {self.total}")
+            lines.append(f"and the sum of all windows stays within {self.total}{_shared(self.total_key_share)}")
         if self.group is not None:
             lines.append(
                 f"that is one budget for all streams of group {self.group!r} in the ledger: what the others spend is "
@@ -272,7 +283,8 @@ class StreamPlan:
 
     def _cost_lines(self) -> list[str]:
         day, year = self.windows_per_day, self.windows_per_day * 365
-        daily = f"{day:g} window{'' if day == 1 else 's'} a day, epsilon {short(self.epsilon_day)}; {year:g} a year"
+        under = f" under each of {self.keys_of_a_person} keys" if self.keys_of_a_person > 1 else ""
+        daily = f"{day:g} window{'' if day == 1 else 's'} a day{under}, epsilon {short(self.epsilon_day)}; {year:g} a year"
         if self.unit == "event":
             what = "" if self.search is None else ", the search for keys included"
             cap = "the unit 'event' does not cap that"
@@ -289,6 +301,10 @@ class StreamPlan:
             f"{whose} lasts {many(lasting, 'window')} ({short(lasting / day)} days)",
             f"without that cap: {daily}, epsilon {short(self.epsilon_year)}",
         ]
+
+
+def _shared(share: PrivacyLoss | None) -> str:
+    return "" if share is None else f", under all keys together; each key may spend {share} of it"
 
 
 def points_of(unit: str) -> str:

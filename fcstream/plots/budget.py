@@ -65,14 +65,15 @@ def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[Spendi
     is_pure = isinstance(reading.capacity, DPLoss)
     name = "epsilon" if is_pure else "rho"
     left.set_title(f"{name} spent by {whose}", loc="left")
-    _legend(left, _SPENT, "spent", f"guarantee, for ever: {name} {amount(reading.capacity):.6g}")
+    _legend(left, _SPENT, "spent", f"{reading.cap_name}: {name} {amount(reading.capacity):.6g}")
     bounds = [reading.realized_loss_bound(loss) for loss in spent]
-    _panel(right, edges, bounds, reading.guarantee, is_panes, _BOUND)
+    cap = reading.epsilon(reading.capacity)
+    _panel(right, edges, bounds, cap, is_panes, _BOUND)
     right.set_title(f"epsilon of {whose}" + (" at distance 1" if reading.block == "device" else ""), loc="left")
-    text = f"{reading.guarantee:.3g} at delta {reading.delta:g}" if math.isfinite(reading.guarantee) else "unbounded"
+    text = f"{cap:.3g} at delta {reading.delta:g}" if math.isfinite(cap) else "unbounded"
     chance = "never" if is_pure else f"ever exceeded with probability at most {reading.failure:g}"
     bound = f"realized loss bound: {chance}{' exceeded' if is_pure else ''}"
-    _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {text}")
+    _legend(right, _BOUND, bound, f"{reading.cap_name}: epsilon {text}")
 
 
 def spent_over_time(

@@ -142,13 +142,13 @@ def spending_picture(report: Report, name: str, alt: str) -> str:
         axes = canvas.figure.subplots()
         spent_over_time(axes, report.unit, report.panes, _ACCENT, _SOFT, _LINE)
         axes.set_ylabel("epsilon" if isinstance(report.terms.capacity, DPLoss) else "rho")
-        _mark_cap(axes, amount(report.unit.capacity))
+        _mark_cap(axes, f"{report.unit.cap_name}: {amount(report.unit.capacity):g}", amount(report.unit.capacity))
     return canvas.svg
 
 
-def _mark_cap(axes: Axes, cap: float) -> None:
+def _mark_cap(axes: Axes, text: str, cap: float) -> None:
     axes.annotate(
-        f"guarantee, for ever: {cap:g}",
+        text,
         (0.01, cap),
         xycoords=("axes fraction", "data"),
         xytext=(0, 4),

@@ -223,20 +223,14 @@ def per_window(found: Sequence[ReleaseSeries]) -> str:
 
 
 def _guarantee(found: Sequence[ReleaseSeries]) -> str:
-    """Say what bounds all that is ever released: of streams with keys for each key, and for a user under all of them.
+    """Say what bounds all that is ever released, and what part of that each key has."""
+    first = found[0].first
 
-    Releases do not tell whether keys share a user's budget; the sum is a bound in any case.
-    """
+    def text(loss: dict[str, float]) -> str:
+        return f"rho {loss['rho']:g}, delta {loss['delta']:g}"
 
-    def text(times: int) -> str:
-        return f"rho {times * cap['rho']:g}, delta {times * cap['delta']:g}"
-
-    cap, keys = found[0].first.guarantee, len({series.first.stream for series in found})
-    if not found[0].key:
-        return f"guarantee for ever: {text(1)}"
-    if keys > 1 and any(release.participation is not None for release in found[0].releases):
-        return f"guarantee for ever: at most {text(keys)} for a user under all {keys} keys, {text(1)} for each key"
-    return f"guarantee for ever, for each key: {text(1)}"
+    share = "" if first.key_share is None else f" under all keys together, {text(first.key_share)} of it for each key"
+    return f"guarantee for ever: {text(first.guarantee)}{share}"
 
 
 def entitle(figure: Figure, title: str, found: Sequence[ReleaseSeries], notes: Sequence[str]) -> None:

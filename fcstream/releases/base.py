@@ -22,7 +22,7 @@ from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
 
-_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close", "interval")
+_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close", "interval", "key_share")
 
 
 @dataclass(frozen=True)
@@ -458,7 +458,8 @@ class Release:
         later window meanwhile, the ledger rejects the refund that these fields and `spent` subtract; then the ledger's
         larger figure is the right one.
     guarantee, spent : dict
-        ``rho`` and ``delta`` of the cap that holds for ever, and of what the window's most charged block has spent.
+        ``rho`` and ``delta`` of what one unit (a record, a user) can lose for ever, under all keys together, and of what
+        the window's most charged block has spent: of `key_share` where there is one.
     private : bool
         False if drawn from a seeded source: never publish such a release.
     features, transform : list of str or None
@@ -488,6 +489,9 @@ class Release:
         of the added noise alone; the interval also holds what else a mechanism knows to be wrong, such as records that
         were moved nearer. Null in the place of a number of which that is not known; absent from the JSON of a release
         without any. Then ``parts["no_interval"]`` says why.
+    key_share : dict or None
+        ``rho`` and ``delta`` of the part of `guarantee` that one key may spend, where keys divide the budget. Absent
+        from the JSON of other streams.
     """
 
     stream: str
@@ -516,6 +520,7 @@ class Release:
     window_open: str | None = None
     window_close: str | None = None
     interval: list[Any] | None = None
+    key_share: dict[str, float] | None = None
 
     @property
     def series(self) -> str:

@@ -2,9 +2,9 @@
 
 The ledger may belong to an engine, to devices that hold their own budgets, or to the analyst who asks devices.
 
-``guarantee`` is the privacy filter's capacity, which holds for ever, whatever is asked. ``spent`` is the sum of the
-losses so far; converted to an epsilon it bounds nothing while the stream goes on, because the time at which one looks
-may depend on what was released. ``realized_loss_bound`` comes from an odometer: it is an epsilon that the realized loss
+``guarantee`` is what one unit can lose for ever, whatever is asked, under all keys together; ``key_share`` is the part
+of it that a key may spend, where keys divide it. ``spent`` is the sum of the losses so far; converted to an epsilon it
+bounds nothing while the stream goes on, because the time at which one looks may depend on what was released. ``realized_loss_bound`` comes from an odometer: it is an epsilon that the realized loss
 exceeds, at any time, with at most a given probability. See `PrivacyOdometer`. All numbers are computed from public
 integers of the ledger. The number of users is data, and is not reported.
 """
@@ -61,8 +61,10 @@ class FilterReport:
     ----------
     block : str
         ``event`` (the most charged pane), ``stream``, ``user``, ``device`` (the most charged one) or ``total``.
-    capacity, spent : PrivacyLoss or DPLoss
-        The losses of devices are per unit of distance, and their epsilons are reported at distance 1.
+    promised, capacity, spent : PrivacyLoss or DPLoss
+        What one unit can lose under all keys together; the part of it that this filter may spend, which is less where
+        keys divide it; and what it has spent. The losses of devices are per unit of distance, and their epsilons are
+        reported at distance 1.
     saved : PrivacyLoss or DPLoss
         The loss that windows reserved and gave back.
     delta : float
@@ -77,6 +79,7 @@ class FilterReport:
     """
 
     block: str
+    promised: Any
     capacity: Any
     spent: Any
     saved: Any
@@ -88,8 +91,18 @@ class FilterReport:
 
     @property
     def guarantee(self) -> float:
-        """Convert the cap to an epsilon at `delta`."""
-        return self.epsilon(self.capacity)
+        """Convert what is promised to an epsilon at `delta`."""
+        return self.epsilon(self.promised)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the filter is that of one key, which may spend a part of what is promised."""
+        return bool(self.promised != self.capacity)
+
+    @property
+    def cap_name(self) -> str:
+        """What the cap of this filter is called in pictures."""
+        return "this key's share of the guarantee" if self.is_divided else "guarantee, for ever"
 
     @property
     def remaining(self) -> Any:
@@ -139,9 +152,11 @@ class FilterReport:
             chance += "; not a guarantee, so it may be larger than the guarantee"
         only_if = f"no guarantee: epsilon {had} {at} only if the end was fixed in advance"
         exceeds = f"the realized loss {'never' if is_pure else 'ever'} exceeds it"
+        together, whose = (", under all keys together", "the share") if self.is_divided else ("", "the cap")
         rows = [
-            ReportRow("guarantee", f"{self.capacity}, epsilon {cap} {at}: for ever, whatever is asked"),
-            ReportRow("spent", f"{self.spent}, {part} of the cap; {only_if}", share=self.share(self.spent)),
+            ReportRow("guarantee", f"{self.promised}, epsilon {cap} {at}: for ever, whatever is asked{together}"),
+            *([ReportRow("key_share", f"{self.capacity}: what this key may spend of it")] if self.is_divided else []),
+            ReportRow("spent", f"{self.spent}, {part} of {whose}; {only_if}", share=self.share(self.spent)),
             ReportRow("realized_loss_bound", f"epsilon {bound}: {exceeds}" + ("" if is_pure else f" {chance}")),
             *([] if is_shared else [ReportRow("remaining", str(self.remaining))]),
             *([ReportRow("saved", f"{self.saved}: reserved and refunded")] if self.saved.parts != (0, 0) else []),
@@ -158,7 +173,8 @@ class FilterReport:
     def as_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
         """Return it for programs; what is left of a cap that other streams share is None."""
         return {
-            "guarantee": {**units(self.capacity), "epsilon": _finite(self.guarantee)},
+            "guarantee": {**units(self.promised), "epsilon": _finite(self.guarantee)},
+            "key_share": units(self.capacity) if self.is_divided else None,
             "spent": {**units(self.spent), "epsilon_if_fixed_in_advance": _finite(self.epsilon(self.spent))},
             "realized_loss_bound": {
                 "epsilon": _finite(self.realized_loss_bound()),
@@ -256,9 +272,8 @@ class Report:
             outlook = history.outlook(block, capacity - spent)
             if kind == "device":
                 outlook = replace(outlook, what="question")
-            return FilterReport(
-                kind, capacity, spent, history.saved(max_spent), delta, failure, odometer, curve, outlook
-            )
+            saved, promised = history.saved(max_spent), terms.promised(kind)
+            return FilterReport(kind, promised, capacity, spent, saved, delta, failure, odometer, curve, outlook)
 
         most = max(spent, key=lambda name: spent[name].parts, default=terms.unit)
         own, block = history, None if terms.unit == "event" else terms.unit
@@ -384,7 +399,7 @@ def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
 def default_delta(terms: Terms[Any]) -> float:
     """Return the delta at which epsilons are reported by default: 1e-6 or twice the largest delta of a cap, but at most
     0.5."""
-    largest = max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0)
+    largest = max(terms.guarantee.delta, terms.promised(TOTAL_BLOCK).delta if terms.total is not None else 0.0)
     return float(min(0.5, max(1e-6, 2 * largest)))
 
 
@@ -470,6 +485,7 @@ def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
         "unit": terms.unit,
         "specification": terms.specification,
         "specification_hash": terms.specification_hash,
+        "guarantee": integers(terms.guarantee),
         "capacity": integers(terms.capacity),
         "total": None if terms.total is None else integers(terms.total),
         "readings": report.as_dict(),

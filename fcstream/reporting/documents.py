@@ -78,6 +78,8 @@ def _fault(release: Release) -> str | None:
         return "must close after it opens, between the years 1 and 9999"
     if not release.guarantee.keys() >= {"rho", "delta"}:
         return "must state its guarantee"
+    if release.key_share is not None and not release.key_share.keys() >= {"rho", "delta"}:
+        return "must state rho and delta of its key's share"
     if (release.reason is None) != (release.value is not None):
         return "must hold either a value or the reason of a refusal"
     if not all(map(_is_small, _numbers_of(release))):
@@ -156,7 +158,7 @@ def _difference(first: Release, other: Release) -> str | None:
 
 def _numbers_of(release: Release) -> list[Any]:
     numbers: list[Any] = [release.count or 0, release.core_count or 0, release.rho, release.delta]
-    numbers += release.guarantee.values()
+    numbers += [*release.guarantee.values(), *(release.key_share or {}).values()]
     waiting: list[Any] = [release.value, release.sigma, release.interval, release.parts]
     while waiting:
         found = waiting.pop()

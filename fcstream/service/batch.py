@@ -61,6 +61,7 @@ class Summary:
     seconds: float = 0.0
     spent: PrivacyLoss = field(default_factory=PrivacyLoss)
     guarantee: PrivacyLoss = field(default_factory=PrivacyLoss)
+    key_share: PrivacyLoss | None = None
     answers: int = 1
     """Number of answers in each window."""
     lost: str | None = None
@@ -93,7 +94,9 @@ class Summary:
         """Return the summary for programs."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "lost"}  # which is a warning
         stopped = None if self.stopped is None else str(self.stopped)
-        return values | {"spent": self.spent.as_dict(), "guarantee": self.guarantee.as_dict(), "stopped": stopped}
+        share = None if self.key_share is None else self.key_share.as_dict()
+        values |= {"spent": self.spent.as_dict(), "guarantee": self.guarantee.as_dict(), "stopped": stopped}
+        return values | {"key_share": share}
 
     @property
     def warnings(self) -> list[str]:
@@ -116,6 +119,12 @@ class Summary:
                 text[-1] += f"; check {REMEDIES[most]} ({most})"
         return text
 
+    @property
+    def _cap(self) -> str:
+        """What the most charged block may spend: of a divided budget one key's share."""
+        share = self.key_share
+        return str(self.guarantee) if share is None else f"{share}, one key's share of {self.guarantee}"
+
     def lines(self) -> list[str]:
         refused, rejected = sum(self.refused.values()), sum(self.rejected.values())
         done = self.released + refused
@@ -124,7 +133,7 @@ class Summary:
         text = [
             f"{what}: {self.released} released, {refused} refused" + _reasons(self.refused),
             f"{many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
-            f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
+            f"most charged block: {self.spent} of {self._cap}; {self.seconds:.1f} s",
         ]
         text += [f"{reason}: {hint}" for reason, hint in sorted(self.hints.items()) if hint]
         if self.republished:
@@ -256,7 +265,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             progress.show(f"{done:,}{of} windows released{pace.text(part)}", part)
         summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
-        summary.spent, summary.guarantee = engine.spent, engine.guarantee
+        summary.spent, summary.guarantee, summary.key_share = engine.spent, engine.guarantee, engine.key_share
     finally:
         progress.clear()
         engine.abort()

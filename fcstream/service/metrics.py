@@ -23,10 +23,14 @@ _OUTSIDE = ("source", "sink", "ledger")
 
 
 class BudgetGauge(NamedTuple):
-    """The budget of a stream's most charged privacy filter (`block`: the unit), or of its total; public."""
+    """The budget of a stream's most charged privacy filter (`block`: the unit), or of its total; public.
+
+    `guarantee` is what one unit can lose under all keys together, `cap` the part of it that this filter may spend.
+    """
 
     block: str
     guarantee: PrivacyLoss
+    cap: PrivacyLoss
     spent: PrivacyLoss
 
 
@@ -69,9 +73,9 @@ class StreamStatus:
 
 def _standings(engine: Engine) -> tuple[BudgetGauge, ...]:
     terms = engine.job.terms
-    found = [BudgetGauge(terms.unit, terms.capacity, engine.spent)]
+    found = [BudgetGauge(terms.unit, terms.guarantee, terms.capacity, engine.spent)]
     if terms.total is not None:
-        found.append(BudgetGauge(TOTAL_BLOCK, terms.total, engine.spent_total))
+        found.append(BudgetGauge(TOTAL_BLOCK, terms.promised(TOTAL_BLOCK), terms.total, engine.spent_total))
     return tuple(found)
 
 
@@ -195,7 +199,8 @@ class _Streams:
 
     def _budgets(self, core: Any) -> Iterator[Any]:
         said = {
-            "guarantee": "Cap of a filter, for ever",
+            "guarantee": "What one unit can lose for ever, under all keys together",
+            "cap": "Part of the guarantee that the filter may spend: less where keys divide it",
             "spent": "Sum so far on the most charged filter, in all streams of its group; no bound as an epsilon",
             "remaining": "Room left in the most charged filter",
         }
@@ -203,8 +208,8 @@ class _Streams:
             families = {name: _gauge(core, f"budget_{name}_{part}", text, "block") for name, text in said.items()}
             for each in self._watched:
                 for stream, standings in each.standings.items():
-                    for block, guarantee, spent in standings:
-                        values = {"guarantee": guarantee, "spent": spent, "remaining": guarantee - spent}
+                    for block, guarantee, cap, spent in standings:
+                        values = {"guarantee": guarantee, "cap": cap, "spent": spent, "remaining": cap - spent}
                         for name, loss in values.items():
                             families[name].add_metric([stream, block], getattr(loss, part))
             yield from families.values()

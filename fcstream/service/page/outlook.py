@@ -55,8 +55,8 @@ class StreamTerms:
         }
 
     def _gauge(self, gauge: BudgetGauge, costs: Sequence[WindowCost]) -> dict[str, Any]:
-        left = gauge.guarantee - gauge.spent
-        parts = zip(gauge.spent.parts, gauge.guarantee.parts, strict=True)
+        left = gauge.cap - gauge.spent
+        parts = zip(gauge.spent.parts, gauge.cap.parts, strict=True)
         own_filters = gauge.block == "event"
         windows = ((cost, self._together(cost)) for cost in costs)
         outlook = forecast(None if own_filters else gauge.block, windows, self.reserved, left)
@@ -64,9 +64,10 @@ class StreamTerms:
             "block": gauge.block,
             "whose": _WHOSE.get(gauge.block, gauge.block),
             "guarantee": gauge.guarantee.as_dict() | {"epsilon": self._epsilon(gauge), "at_delta": self._delta},
+            "cap": gauge.cap.as_dict(),
             "spent": gauge.spent.as_dict(),
             "remaining": left.as_dict(),
-            "share": max(part / most for part, most in parts if most) if any(gauge.guarantee.parts) else 1.0,
+            "share": max(part / most for part, most in parts if most) if any(gauge.cap.parts) else 1.0,
             "outlook": "as the other streams of the group spend" if self._terms.group else str(outlook),
             "state": outlook.state,
         }

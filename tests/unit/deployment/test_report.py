@@ -203,7 +203,7 @@ def test_keys_of_users_share_the_guarantee(per_user, times):
     keys = {"key": "site", "keys": ["a", "b"], **({} if per_user is None else {"keys_per_user": per_user})}
     facts = facts_of(USERS | {"stream": {**USERS["stream"], **keys}})
     assert facts.guarantee == PrivacyLoss.cap(1.0)
-    assert facts.plan.capacity == PrivacyLoss(10**9 // times)
+    assert facts.plan.key_share == (None if times == 1 else PrivacyLoss(10**9 // times))
     alone = facts_of(USERS)
     assert facts.line("a day").rho == pytest.approx(times * alone.line("a day").rho)
     words = all_words(report_of(facts))

@@ -435,6 +435,74 @@ def test_records_by_another_partition_than_their_keys_are_left_out():
     assert engine.rejected == {"unknown_key": 2}
 
 
+def test_every_place_tells_the_guarantee_of_a_person_and_the_share_of_a_key(tmp_path):
+    """Three of five places called the share of one key the guarantee for ever."""
+    from click.testing import CliRunner
+
+    from fcstream.cli import main
+    from fcstream.deployment.facts import collect
+    from fcstream.planning.plan import plan
+    from fcstream.plots.drawing import _guarantee
+    from fcstream.reporting.series import read_all
+    from fcstream.reporting.budget import Report
+    from fcstream.service.batch import Summary
+    from fcstream.service.metrics import _standings
+
+    person, share = {"rho": 1.0, "delta": 0.0}, {"rho": 0.25, "delta": 0.0}
+    url, budget = f"sqlite:{tmp_path / 'l.db'}", {"rho": 1.0, "delta": 0.0, "exhausted": "refuse"}
+    config = keyed(
+        "user",
+        ("a", "b", "c", "d"),
+        release=COUNT | {"rho": 0.25},
+        budget=budget,
+        stream={"user": "id"},
+        ledger={"url": url},
+    )
+    with closing(KeyedEngine(config, noise=Noise(SeededEntropy(1)))) as engine:
+        assert (engine.guarantee.rho, engine.key_share.rho) == (1.0, 0.25)
+        found = engine.close()
+        assert [(one.guarantee, one.key_share) for one in found] == [(person, share)] * len(found)
+        assert {Release.from_bytes(one.to_bytes()).key_share["rho"] for one in found} == {0.25}
+        gauges = [_standings(part) for part in engine.parts]
+        assert {(gauge.guarantee.rho, gauge.cap.rho) for (gauge,) in gauges} == {(1.0, 0.25)}
+        summary = Summary(guarantee=engine.guarantee, key_share=engine.key_share, spent=engine.spent)
+        assert "of (rho=0.25, delta=0), one key's share of (rho=1, delta=0);" in " ".join(summary.lines())
+        assert summary.as_dict() | {"guarantee": person, "key_share": share} == summary.as_dict()
+    told = plan(config)
+    text, facts = "\n".join(told.lines()), told.as_dict()
+    assert "guarantee for ever: (rho=1, delta=0), epsilon 7.77 at delta 1e-06, under all keys together; " in text
+    assert "each key may spend (rho=0.25, delta=0) of it" in text
+    assert (facts["guarantee"], facts["key_share"]) == (person, share)
+    assert facts["epsilon_guarantee"] == PrivacyLoss.cap(1).epsilon(1e-6)
+    assert collect(config, {}, 0).guarantee.rho == 1.0
+    with closing(open_reader(url, f"{config.stream.name}/a")) as reader:
+        shown = Report.of(reader).as_dict()
+    assert (shown["guarantee"]["rho"], shown["key_share"]["rho"]) == (1.0, 0.25)
+    assert shown["guarantee"]["epsilon"] == facts["epsilon_guarantee"]
+    lines = CliRunner().invoke(main, ["budget", "show", url]).output
+    assert lines.count("guarantee            (rho=1, delta=0), epsilon 7.77 at delta 1e-06: for ever") == 4
+    assert lines.count("key_share            (rho=0.25, delta=0): what this key may spend of it") == 4
+    titles = {_guarantee([one]) for one in read_all([release.to_bytes() for release in found])}
+    assert titles == {"guarantee for ever: rho 1, delta 0 under all keys together, rho 0.25, delta 0 of it for each key"}
+
+
+def test_a_stream_whose_keys_do_not_divide_the_budget_has_no_share():
+    """A record lies under one key, and a group has one budget."""
+    for config in (keyed(), keyed("stream", budget={"group": "g"})):
+        assert (config.job.terms.key_share, config.job.terms.guarantee) == (None, config.job.terms.capacity)
+
+
+def test_a_total_is_told_for_all_keys_together():
+    from fcstream.ledgers.base import TOTAL_BLOCK
+    from fcstream.planning.plan import plan
+
+    config = keyed(release=COUNT | {"rho": 0.1}, budget={"rho": 1.0, "total_rho": 9.0})
+    assert (config.job.terms.promised(TOTAL_BLOCK).rho, config.job.terms.total.rho) == (9.0, 3.0)
+    told = plan(config)
+    assert (told.total.rho, told.total_key_share.rho) == (9.0, 3.0)
+    assert "stays within (rho=9, delta=0), under all keys together; each key may spend (rho=3" in "".join(told.lines())
+
+
 @pytest.mark.slow
 def test_what_plan_says_of_keys():
     from fcstream.planning.plan import plan
@@ -445,5 +513,5 @@ def test_what_plan_says_of_keys():
     found = plan(keyed("stream", release=COUNT, budget={"rho": 6.0}, stream={"keys_per_user": 2}))
     assert "each has `budget` divided by 2" in "\n".join(found.lines())
     assert (found.as_dict()["keys"], found.as_dict()["keys_per_user"]) == (3, 2)
-    assert found.capacity.rho == 3.0
+    assert (found.guarantee.rho, found.key_share.rho) == (6.0, 3.0)
     assert "keys" not in plan(Config.from_mapping(sample())).as_dict()

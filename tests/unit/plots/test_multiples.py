@@ -368,11 +368,11 @@ def test_what_is_no_degree_is_no_map():
 
 def test_the_guarantee_of_a_user_under_several_keys_is_told():
     """The title gave that of one key, as if it were the whole."""
-    whole = (
-        "guarantee for ever: at most rho 6, delta 3e-06 for a user under all 3 keys, rho 2, delta 1e-06 for each key"
-    )
-    assert whole in grid(of_keys(3, participation="full"))["title"]
-    assert "guarantee for ever, for each key: rho 2, delta 1e-06" in grid(of_keys(3))["title"]
+    whole = "guarantee for ever: rho 2, delta 1e-06"
+    divided = f"{whole} under all keys together, rho 0.5, delta 0 of it for each key"
+    assert divided in grid(of_keys(3, key_share={"rho": 0.5, "delta": 0.0}))["title"]
+    assert whole in grid(of_keys(3))["title"]
+    assert "all keys" not in grid(of_keys(3))["title"]
 
 
 def test_what_the_answers_of_a_window_cost_is_added_up():

@@ -109,7 +109,7 @@ def test_the_budget_is_looked_at_when_windows_were_answered():
     each.service.counters.answers[None, None] += 1
     each.note({"s": engine})
     assert asked == [None]
-    assert each.standings["s"] == (BudgetGauge("event", engine.guarantee, engine.spent),)
+    assert each.standings["s"] == (BudgetGauge("event", engine.guarantee, engine.guarantee, engine.spent),)
 
 
 def test_what_is_not_known_yet_is_absent_and_not_zero():

@@ -385,11 +385,12 @@ function drawBudget(shown) {
     return;
   }
   const heads = ["whose", "guarantee, for ever", "spent", "remaining", "runs out"];
-  const promise = ({ rho, delta, epsilon, at_delta: at }) =>
-    `ρ ${number(rho)}, δ ${number(delta)}: ε ${short(epsilon)} at δ ${number(at)}`;
-  const rows = budget.gauges.map(({ whose, guarantee, spent, remaining, outlook }) => [
+  const promise = ({ guarantee: { rho, delta, epsilon, at_delta: at }, cap }) =>
+    `ρ ${number(rho)}, δ ${number(delta)}: ε ${short(epsilon)} at δ ${number(at)}` +
+    (cap.rho === rho ? "" : `, of which this key may spend ρ ${number(cap.rho)}`);
+  const rows = budget.gauges.map(({ whose, guarantee, cap, spent, remaining, outlook }) => [
     whose,
-    promise(guarantee),
+    promise({ guarantee, cap }),
     html("span", {}, "ρ ", data(spent.rho)),
     html("span", {}, "ρ ", data(remaining.rho)),
     outlook,
@@ -407,15 +408,15 @@ function drawBudget(shown) {
     const values = shown.length ? leftOf(gauge, shown) : null;
     if (!values) continue;
     const title = `What is left of ρ after each window: ${gauge.whose}`;
-    timeChart(host, { title, windows: shown, lines: [{ values, sigmas: null }], cap: gauge.guarantee.rho, cursor: -1 });
+    timeChart(host, { title, windows: shown, lines: [{ values, sigmas: null }], cap: gauge.cap.rho, cursor: -1 });
   }
-  const dashed = "Dashed lines are guarantees, at which budgets began.";
+  const dashed = "Dashed lines are what there was to spend, at which budgets began.";
   if (host.childElementCount) host.append(html("p", { class: "made" }, dashed));
 }
 
 // What a privacy filter had left after each window; null where that is not one line, or the windows do not tell.
-function leftOf({ block, state, guarantee, remaining }, shown) {
-  if (block !== "total") return state === "own_filters" ? null : shown.map((row) => guarantee.rho - row.spent);
+function leftOf({ block, state, cap, remaining }, shown) {
+  if (block !== "total") return state === "own_filters" ? null : shown.map((row) => cap.rho - row.spent);
   if (known.index.filter((each) => each.stream === chosen.stream).length > 1) return null;
   let left = remaining.rho;
   return shown.map((row) => row.rho).reverse().map((rho) => (left += rho) - rho).reverse();
