@@ -115,7 +115,7 @@ class Loss:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        for name, part in zip(self.__slots__, self.parts, strict=True):
+        for name, part in zip(type(self).__dataclass_fields__, self.parts, strict=True):  # type: ignore[attr-defined]
             object.__setattr__(self, name, whole(part, name))
 
     def _parts_of(self, other: Loss) -> tuple[int, int]:

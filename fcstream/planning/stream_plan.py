@@ -284,7 +284,9 @@ class StreamPlan:
     def _cost_lines(self) -> list[str]:
         day, year = self.windows_per_day, self.windows_per_day * 365
         under = f" under each of {self.keys_of_a_person} keys" if self.keys_of_a_person > 1 else ""
-        daily = f"{day:g} window{'' if day == 1 else 's'} a day{under}, epsilon {short(self.epsilon_day)}; {year:g} a year"
+        daily = (
+            f"{day:g} window{'' if day == 1 else 's'} a day{under}, epsilon {short(self.epsilon_day)}; {year:g} a year"
+        )
         if self.unit == "event":
             what = "" if self.search is None else ", the search for keys included"
             cap = "the unit 'event' does not cap that"

@@ -22,7 +22,18 @@ from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
 
-_LATER = ("track", "parts", "key", "participation", "name", "place", "window_open", "window_close", "interval", "key_share")
+_LATER = (
+    "track",
+    "parts",
+    "key",
+    "participation",
+    "name",
+    "place",
+    "window_open",
+    "window_close",
+    "interval",
+    "key_share",
+)
 
 
 @dataclass(frozen=True)
@@ -458,8 +469,8 @@ class Release:
         later window meanwhile, the ledger rejects the refund that these fields and `spent` subtract; then the ledger's
         larger figure is the right one.
     guarantee, spent : dict
-        ``rho`` and ``delta`` of what one unit (a record, a user) can lose for ever, under all keys together, and of what
-        the window's most charged block has spent: of `key_share` where there is one.
+        ``rho`` and ``delta`` of what one unit (a record, a user) can lose for ever, under all keys together, and of
+        what the window's most charged block has spent: of `key_share` where there is one.
     private : bool
         False if drawn from a seeded source: never publish such a release.
     features, transform : list of str or None

@@ -4,9 +4,10 @@ The ledger may belong to an engine, to devices that hold their own budgets, or t
 
 ``guarantee`` is what one unit can lose for ever, whatever is asked, under all keys together; ``key_share`` is the part
 of it that a key may spend, where keys divide it. ``spent`` is the sum of the losses so far; converted to an epsilon it
-bounds nothing while the stream goes on, because the time at which one looks may depend on what was released. ``realized_loss_bound`` comes from an odometer: it is an epsilon that the realized loss
-exceeds, at any time, with at most a given probability. See `PrivacyOdometer`. All numbers are computed from public
-integers of the ledger. The number of users is data, and is not reported.
+bounds nothing while the stream goes on, because the time at which one looks may depend on what was released.
+``realized_loss_bound`` comes from an odometer: it is an epsilon that the realized loss exceeds, at any time, with at
+most a given probability. See `PrivacyOdometer`. All numbers are computed from public integers of the ledger. The number
+of users is data, and is not reported.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_a_number_of_numpy_counts_as_a_number():
 
 
 def test_only_losses_of_epsilon_are_converted_to_rho():
-    with pytest.raises(ConfigError, match="^loss: must be a DPLoss, got a PrivacyLoss"):
+    with pytest.raises(ConfigError, match="loss: must be a DPLoss, got a PrivacyLoss"):
         zcdp_of_dp(ONE)
 
 

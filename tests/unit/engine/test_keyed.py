@@ -443,8 +443,8 @@ def test_every_place_tells_the_guarantee_of_a_person_and_the_share_of_a_key(tmp_
     from fcstream.deployment.facts import collect
     from fcstream.planning.plan import plan
     from fcstream.plots.drawing import _guarantee
-    from fcstream.reporting.series import read_all
     from fcstream.reporting.budget import Report
+    from fcstream.reporting.series import read_all
     from fcstream.service.batch import Summary
     from fcstream.service.metrics import _standings
 
@@ -483,7 +483,9 @@ def test_every_place_tells_the_guarantee_of_a_person_and_the_share_of_a_key(tmp_
     assert lines.count("guarantee            (rho=1, delta=0), epsilon 7.77 at delta 1e-06: for ever") == 4
     assert lines.count("key_share            (rho=0.25, delta=0): what this key may spend of it") == 4
     titles = {_guarantee([one]) for one in read_all([release.to_bytes() for release in found])}
-    assert titles == {"guarantee for ever: rho 1, delta 0 under all keys together, rho 0.25, delta 0 of it for each key"}
+    assert titles == {
+        "guarantee for ever: rho 1, delta 0 under all keys together, rho 0.25, delta 0 of it for each key"
+    }
 
 
 def test_a_stream_whose_keys_do_not_divide_the_budget_has_no_share():
