@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Generic
 
 from ..errors import BudgetExhausted, ConfigError
+from .arguments import chance, nonnegative, whole
 from .losses import (
     DELTA_UNIT,
     EPSILON_UNIT,
@@ -22,12 +23,9 @@ from .losses import (
     LossT,
     Number,
     PrivacyLoss,
-    chance,
     epsilon_simple,
     largest,
-    nonnegative,
     to_units,
-    whole,
 )
 
 _ETA_PER_RHO = 0.2

@@ -8,14 +8,14 @@ first (`zcdp_of_dp`, `zcdp_of_laplace`, `zcdp_of_geo`).
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ..errors import ConfigError
+from .arguments import chance, left_of, nonnegative, whole
 
 RHO_UNIT = 10**9
 EPSILON_UNIT = 10**9
@@ -41,51 +41,6 @@ def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
     if exact < 0:
         raise ConfigError(f"must not be negative, got {value!r}", name)
     return int(whole)
-
-
-def whole(value: Any, name: str, least: int = 0) -> int:
-    """Return a whole number of at least `least` as an int; ConfigError for anything else, truth values too."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"must be a whole number, at least {least}, got {_told(value)}", name)
-    return int(value)
-
-
-def _finite(value: Any, name: str) -> float:
-    """Return a finite number as a float; ConfigError for nan, infinities, texts, truth values and anything else."""
-    is_number = isinstance(value, (numbers.Real, Decimal)) and not isinstance(value, bool)
-    if not is_number or not -math.inf < value < math.inf:
-        raise ConfigError(f"must be a finite number, got {_told(value)}", name)
-    return float(value)
-
-
-def nonnegative(value: Any, name: str) -> float:
-    """Return a finite number of at least 0 as a float; ConfigError for anything else."""
-    found = _finite(value, name)
-    if found < 0:
-        raise ConfigError(f"must not be negative, got {_told(value)}", name)
-    return found
-
-
-def chance(value: Any, name: str) -> float:
-    """Return a probability in (0, 1) as a float; ConfigError for anything else."""
-    found = _finite(value, name)
-    if not 0 < found < 1:
-        raise ConfigError(f"must be in (0, 1), got {_told(value)}", name)
-    return found
-
-
-def _left(delta: Any) -> float:
-    """Return what is left of a delta, below 1; 0 or less means that it is used up."""
-    found = _finite(delta, "delta")
-    if found >= 1:
-        raise ConfigError(f"must be below 1, got {_told(delta)}", "delta")
-    return found
-
-
-def _told(value: Any) -> str:
-    """Return what an error says about a value: of anything but one plain value its type, since it may hold records."""
-    is_plain = value is None or isinstance(value, (str, numbers.Number))
-    return repr(value) if is_plain else f"a {type(value).__name__}"
 
 
 class Loss:
@@ -413,7 +368,7 @@ def epsilon_simple(rho: float, delta: float) -> float:
     ------
     Specification 1.2; Bun and Steinke 2016, Proposition 1.3.
     """
-    rho, delta = nonnegative(rho, "rho"), _left(delta)
+    rho, delta = nonnegative(rho, "rho"), left_of(delta)
     if rho == 0:
         return 0.0
     if delta <= 0:
@@ -469,7 +424,7 @@ def epsilon_tight(rho: float, delta: float) -> float:
     ------
     Specification 1.2; proof 1.8; Canonne, Kamath, Steinke 2020, Corollary 13.
     """
-    rho, delta = nonnegative(rho, "rho"), _left(delta)
+    rho, delta = nonnegative(rho, "rho"), left_of(delta)
     if rho == 0:
         return 0.0
     if delta <= 0:
@@ -606,7 +561,6 @@ __all__ = [
     "DPLoss",
     "Loss",
     "PrivacyLoss",
-    "chance",
     "delta_tight",
     "epsilon_simple",
     "epsilon_tight",
@@ -614,10 +568,8 @@ __all__ = [
     "geo_rho_cap",
     "group_rho",
     "largest",
-    "nonnegative",
     "rho_for_epsilon",
     "to_units",
-    "whole",
     "zcdp_of_dp",
     "zcdp_of_geo",
     "zcdp_of_laplace",

@@ -16,7 +16,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, nonnegative
+from ..accounting.arguments import nonnegative
+from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 

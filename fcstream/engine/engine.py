@@ -145,13 +145,8 @@ class Engine:
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """What one unit can lose for ever, under all keys together; of it a key may spend `key_share`."""
+        """What one unit can lose for ever, under all keys; one may spend `job.terms.key_share` of it, if not None."""
         return self.job.terms.guarantee
-
-    @property
-    def key_share(self) -> PrivacyLoss | None:
-        """The part of the guarantee that one key may spend; None where keys do not divide it."""
-        return self.job.terms.key_share
 
     @property
     def spent(self) -> PrivacyLoss:

@@ -165,13 +165,8 @@ class KeyedEngine:
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """What one unit can lose for ever, under all keys together; of it each key may spend `key_share`."""
-        return self.job.terms.guarantee
-
-    @property
-    def key_share(self) -> PrivacyLoss | None:
         """See `Engine`."""
-        return self.job.terms.key_share
+        return self.job.terms.guarantee
 
     @property
     def spent(self) -> PrivacyLoss:

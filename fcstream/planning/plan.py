@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss, chance, epsilon_tight
+from ..accounting.arguments import chance
+from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from ..config import Config, Job, SparkSection
 from ..config.answers import naming
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows

@@ -265,7 +265,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             progress.show(f"{done:,}{of} windows released{pace.text(part)}", part)
         summary.explain(engine.job.answers)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
-        summary.spent, summary.guarantee, summary.key_share = engine.spent, engine.guarantee, engine.key_share
+        summary.spent, summary.guarantee, summary.key_share = engine.spent, engine.guarantee, engine.job.terms.key_share
     finally:
         progress.clear()
         engine.abort()

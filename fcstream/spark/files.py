@@ -113,7 +113,7 @@ def _answer(
     summary.records, summary.rejected = notes.records + notes.unread, notes.rejected
     summary.replayed = notes.replayed
     summary.explain(engine.job.answers)
-    summary.spent, summary.guarantee, summary.key_share = engine.spent, engine.guarantee, engine.key_share
+    summary.spent, summary.guarantee, summary.key_share = engine.spent, engine.guarantee, engine.job.terms.key_share
     return summary
 
 

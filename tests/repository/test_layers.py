@@ -54,7 +54,7 @@ INSIDE = {
         "vectors",
         "__init__",
     ],
-    "accounting": ["filters", "__init__", "losses"],
+    "accounting": ["filters", "__init__", "losses", "arguments"],
     "arrays": [
         "estimators",
         "trees",

@@ -459,13 +459,13 @@ def test_every_place_tells_the_guarantee_of_a_person_and_the_share_of_a_key(tmp_
         ledger={"url": url},
     )
     with closing(KeyedEngine(config, noise=Noise(SeededEntropy(1)))) as engine:
-        assert (engine.guarantee.rho, engine.key_share.rho) == (1.0, 0.25)
+        assert (engine.guarantee.rho, engine.job.terms.key_share.rho) == (1.0, 0.25)
         found = engine.close()
         assert [(one.guarantee, one.key_share) for one in found] == [(person, share)] * len(found)
         assert {Release.from_bytes(one.to_bytes()).key_share["rho"] for one in found} == {0.25}
         gauges = [_standings(part) for part in engine.parts]
         assert {(gauge.guarantee.rho, gauge.cap.rho) for (gauge,) in gauges} == {(1.0, 0.25)}
-        summary = Summary(guarantee=engine.guarantee, key_share=engine.key_share, spent=engine.spent)
+        summary = Summary(guarantee=engine.guarantee, key_share=engine.job.terms.key_share, spent=engine.spent)
         assert "of (rho=0.25, delta=0), one key's share of (rho=1, delta=0);" in " ".join(summary.lines())
         assert summary.as_dict() | {"guarantee": person, "key_share": share} == summary.as_dict()
     told = plan(config)
