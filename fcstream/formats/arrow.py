@@ -13,12 +13,11 @@ import numpy as np
 
 from .arrow_rows import ArrowRows
 from .batch import Batch, Rejection, Schema, concatenated
+from .bounds import ARROW_BATCHES
 from .envelopes import Envelope
 
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of Arrow messages
 _ROWS_TOGETHER = 2**15
-MAX_BATCHES = 2**12
-"""How many batches of one message are read at most: even empty batches take memory."""
 
 
 class ArrowBlocks:
@@ -63,7 +62,7 @@ class ArrowBlocks:
         """Return the wanted columns of a message that needs no word about it; None for any other."""
         ipc = self._arrow.ipc
         try:
-            head, *others = islice(self._messages(line), MAX_BATCHES + 2)
+            head, *others = islice(self._messages(line), ARROW_BATCHES + 2)
             described = head.metadata.to_pybytes()
             if described != self._described:
                 if _kind(described) != _SCHEMA or not _is_native(described):
@@ -72,7 +71,7 @@ class ArrowBlocks:
                 if self._rows.odd_column(found) is not None:
                     return None
                 self._described, self._found = described, found
-            if len(others) > MAX_BATCHES or not all(_is_plain(each.metadata.to_pybytes()) for each in others):
+            if len(others) > ARROW_BATCHES or not all(_is_plain(each.metadata.to_pybytes()) for each in others):
                 return None
             batches = [ipc.read_record_batch(each, self._found) for each in others]
             table = self._arrow.Table.from_batches(batches, self._found).select(self._rows.columns)
@@ -115,16 +114,16 @@ class ArrowBlocks:
         for batch in reader:
             batches.append(batch)
             rows += batch.num_rows
-            if rows > self._most_rows or len(batches) > MAX_BATCHES:
+            if rows > self._most_rows or len(batches) > ARROW_BATCHES:
                 break
         return self._arrow.Table.from_batches(batches, reader.schema)
 
     def _read(self, table: Any, position: int) -> Batch:
         """Read the first rows of a valid table that has the wanted columns; they share a position."""
         n = min(table.num_rows, self._most_rows)
-        if len(table.columns[0].chunks) > MAX_BATCHES:
+        if len(table.columns[0].chunks) > ARROW_BATCHES:
             n = min(n, table.num_rows - len(table.columns[0].chunks[-1]))
-        is_cut = table.num_rows > n or len(table.columns[0].chunks) > MAX_BATCHES
+        is_cut = table.num_rows > n or len(table.columns[0].chunks) > ARROW_BATCHES
         batch = self._rows.read(table.slice(0, n) if is_cut else table, np.full(n, position))
         if is_cut:
             batch.rejections.append(Rejection("too_long", position))
@@ -135,13 +134,13 @@ class ArrowBlocks:
         batches = others = 0
         for message in self._messages(line):
             metadata = message.metadata.to_pybytes()
-            if _is_compressed(metadata) or others > MAX_BATCHES:
+            if _is_compressed(metadata) or others > ARROW_BATCHES:
                 return True
             if _kind(metadata) == _BATCH:
                 batches += 1
             else:
                 others += 1
-            if batches > MAX_BATCHES:
+            if batches > ARROW_BATCHES:
                 break
         return False
 

@@ -11,7 +11,8 @@ another unit than the configuration's, which are converted.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,15 @@ import fastavro
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema
+from .bounds import (
+    NUMBER_BYTES,
+    SCHEMA_DEPTH,
+    SCHEMA_TYPES,
+    VALUES_BESIDE,
+    VALUES_PER_BYTE,
+    BeyondBounds,
+    decimal_number,
+)
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .fields import RecordReader, top_fields
@@ -30,6 +40,7 @@ _MOST_SCHEMAS = 2**10
 """Schemas that are kept; then all are forgotten, and fetched again."""
 _WORTH_SKIPPING = 6
 """From how many values on that nobody reads skipping them is faster than reading them."""
+_BOUNDED = "fcstream-decimal"
 _STORED_UNITS = {"ms": "millis", "us": "micros", "ns": "nanos"}
 
 
@@ -141,7 +152,7 @@ class AvroMessages:
         for each in references:
             fastavro.parse_schema(self._stored(json.loads(each), False), named)
         writer = fastavro.parse_schema(self._stored(json.loads(text), False), named)
-        _check_types(writer, named, frozenset())
+        check_types(writer, named)
         return WriterSchema(writer, None if self._reads_whole else _only(writer, named, self._tops))
 
     def _stored(self, schema: Any, is_time: bool) -> Any:
@@ -153,7 +164,9 @@ class AvroMessages:
         logical = str(schema.get("logicalType", ""))
         kept = dict(schema)
         is_moment = is_time and "timestamp-" in logical and not logical.endswith(f"-{self._unit}")
-        if logical != "decimal" and not is_moment:
+        if logical == "decimal":
+            kept["logicalType"] = _BOUNDED  # the library's own would turn any number of digits from base 2 into base 10
+        elif not is_moment:
             kept.pop("logicalType", None)
         for key in ("type", "items", "values"):
             if isinstance(kept.get(key), (dict, list)):
@@ -245,39 +258,75 @@ def _inlined(schema: Any, named: Any, defined: set[str]) -> Any:
     return kept
 
 
-def _check_types(schema: Any, named: Any, above: frozenset[str]) -> None:
-    """Refuse types that hold themselves, since a message of many levels would end the process in fastavro's compiled
-    reader, and lists of what takes no bytes, since a message of a few bytes could hold any number of them.
+class _TypeCost(NamedTuple):
+    """How many types a type is with all that it refers to, and the most values that one value of it holds besides
+    `VALUES_PER_BYTE` for each of its bytes."""
+
+    types: int
+    beside: int
+
+
+def check_types(schema: Any, named: Any) -> None:
+    """Refuse types that are more than `SCHEMA_TYPES` with all that they refer to, or of which a message could hold more
+    values than `VALUES_PER_BYTE` and `VALUES_BESIDE` admit; and types that hold themselves, since a message of many
+    levels would end the process in fastavro's compiled reader.
 
     Raises
     ------
-    ValueError
+    BeyondBounds
     """
-    if isinstance(schema, list):
-        for each in schema:
-            _check_types(each, named, above)
-    elif isinstance(schema, str):
-        if schema in above:
-            raise ValueError
-        if schema in named:
-            _check_types(named[schema], named, above)
-    else:
-        inner = above | {schema["name"]} if "name" in schema else above
-        for part in (schema.get("items"), schema.get("values"), *(each["type"] for each in schema.get("fields", ()))):
-            if part is not None:
-                _check_types(part, named, inner)
-        if "items" in schema and _is_empty(schema["items"], named):
-            raise ValueError
+    found = _held(schema, named, {}, 0)
+    if found.types > SCHEMA_TYPES or found.beside > VALUES_BESIDE:
+        raise BeyondBounds
 
 
-def _is_empty(schema: Any, named: Any) -> bool:
-    """Return whether values of a type, which does not hold itself, take no bytes."""
-    if isinstance(schema, dict):
-        if schema["type"] == "fixed":
-            return not schema["size"]
-        if schema["type"] == "record":
-            return all(_is_empty(each["type"], named) for each in schema["fields"])
-        return bool(schema["type"] == "null")
+def _held(schema: Any, named: Any, known: dict[str, _TypeCost | None], depth: int) -> _TypeCost:
+    """Find what a type holds; `known` has what was found of named types, None for those around this one."""
     if isinstance(schema, str) and schema in named:
-        return _is_empty(named[schema], named)
-    return bool(schema == "null")
+        schema = named[schema]
+    name = schema.get("name") if isinstance(schema, dict) else None
+    found = known.get(name) if name is not None else None
+    if depth > SCHEMA_DEPTH or (found is None and name in known):
+        raise BeyondBounds
+    if found is None:
+        if name is not None:
+            known[name] = None
+        found = _held_by(schema, lambda part: _held(part, named, known, depth + 1))
+        if name is not None:
+            known[name] = found
+    return found
+
+
+def _held_by(schema: Any, held: Callable[[Any], _TypeCost]) -> _TypeCost:
+    """Find what a type holds that is no name of another one."""
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, dict):  # a type in place of the name of one
+        return held(kind)
+    if isinstance(kind, list):  # the number of the type takes a byte
+        parts = [held(each) for each in kind]
+        return _TypeCost(sum(each.types for each in parts), max(each.beside for each in parts) - VALUES_PER_BYTE)
+    if kind in ("record", "error"):
+        parts = [held(each["type"]) for each in schema["fields"]]
+        return _TypeCost(1 + sum(each.types for each in parts), 1 + sum(each.beside for each in parts))
+    if kind in ("array", "map"):  # how long they are takes a byte, and so does how long a key is
+        part = held(schema["items" if kind == "array" else "values"])
+        if part.beside > (0 if kind == "array" else VALUES_PER_BYTE):
+            raise BeyondBounds
+        return _TypeCost(1 + part.types, 1 - VALUES_PER_BYTE)
+    size = 0 if kind == "null" else schema["size"] if kind == "fixed" else 1
+    return _TypeCost(1, 1 - size * VALUES_PER_BYTE)
+
+
+def _bounded_decimal(data: bytes, writer: Any, _reader: Any = None) -> Decimal:
+    """Return a number that is written as its digits in base 256, which Avro's type scales.
+
+    Raises
+    ------
+    BeyondBounds
+    """
+    if len(data) > NUMBER_BYTES:
+        raise BeyondBounds
+    return decimal_number(-writer.get("scale", 0), int.from_bytes(data, signed=True))
+
+
+fastavro.read.LOGICAL_READERS |= {f"{kind}-{_BOUNDED}": _bounded_decimal for kind in ("bytes", "fixed")}

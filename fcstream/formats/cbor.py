@@ -8,6 +8,7 @@ from typing import Any
 import cbor2
 
 from .batch import Batch, Rejection, Schema
+from .bounds import CBOR_TAGS
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .fields import RecordReader
@@ -22,7 +23,7 @@ class CborMessages:
     """Decoder of messages of one data item each.
 
     Keys of maps must be texts or bytes: numbers could be chosen so that a map of them takes hours. Times may be tagged
-    (0 and 1), numbers may be big or decimal (2 to 5).
+    (0 and 1), numbers may be big or decimal (2 to 5); a message with another tag is rejected.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ class CborMessages:
         read, found = cbor2.loads, list[Any]()
         for line in lines:
             try:
-                message, end = read(_PAIR + line + _TAIL, strict_hashable_types=True)
+                message, end = read(_PAIR + line + _TAIL, strict_hashable_types=True, semantic_decoders=CBOR_TAGS)
                 whole = type(end) is bytes and end == _END
             except Exception:  # what tags stand for is made by many libraries, whose errors are of many types
                 whole = False

@@ -61,9 +61,11 @@ class Objects:
     def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
         import msgspec
 
+        from .msgpack import parse_msgpack
+
         self._schema = schema
         self._skips_blank = not are_messages
-        self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else msgspec.msgpack.Decoder().decode
+        self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else parse_msgpack
         decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
         time_type: Any = {"iso8601": str, "us": int | float, "ns": int | float}.get(schema.time_unit, float)
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]

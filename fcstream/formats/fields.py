@@ -31,15 +31,13 @@ from .batch import (
     parse_number,
     plain_labels,
 )
+from .bounds import most_rows
 from .columns import timestamps_of
 from .envelopes import Envelope, EnvelopeField
 from .json_parts import Broken
 from .paths import ABSENT, FieldPath
 from .texts import MOST_JOINED
 
-LONGEST_MESSAGE = 2**24
-"""Most bytes per message. A longer message of one record is rejected unread; of many rows only those that fit are
-read."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WHOLE_DIGITS = 10**1000
@@ -51,11 +49,6 @@ class _Unusable:
 
 
 _UNUSABLE = _Unusable()
-
-
-def most_rows(dimension: int) -> int:
-    """Return how many rows of a message are read at most, since each time and each feature takes 8 bytes."""
-    return LONGEST_MESSAGE // (8 * (1 + dimension))
 
 
 def top_fields(schema: Schema, names: Iterable[str]) -> frozenset[str]:

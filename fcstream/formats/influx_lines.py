@@ -21,8 +21,9 @@ import numpy as np
 from line_protocol_parser import LineFormatError, parse_line
 
 from .batch import Batch, Rejection, Schema, concatenated
+from .bounds import LINE_CELLS, LONGEST_MESSAGE, has_many_cells, most_rows
 from .envelopes import Envelope
-from .fields import LONGEST_MESSAGE, RecordReader, most_rows
+from .fields import RecordReader
 
 _TOGETHER = 512
 """About how many records are read into columns together: so many stay in the processor's cache."""
@@ -71,6 +72,9 @@ class PointLines:
             if len(parts) > self._most:
                 too_long.append(Rejection("too_long", first_position + i))
                 del parts[self._most :]
+            if max(map(len, parts), default=0) > 3 * LINE_CELLS and (wide := list(filter(has_many_cells, parts))):
+                too_long += [Rejection("too_long", first_position + i)] * len(wide)
+                parts = [part for part in parts if not has_many_cells(part)]
             found += parts
             owners += [i] * len(parts)
             if len(found) >= _TOGETHER:

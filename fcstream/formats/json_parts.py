@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .bounds import JSON_DEPTH
 from .paths import FieldPath
 
-MAX_DEPTH = 500
-"""Levels of a JSON text; a deeper one is no JSON. The parsers stop soon after a thousand, each a little elsewhere, and
-which of them reads a message may depend on earlier ones."""
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)
 _STEPS = np.zeros(256, np.int64)
@@ -37,10 +35,10 @@ BROKEN = Broken()
 
 
 def is_deep(line: bytes) -> bool:
-    """Return whether a JSON text has more than `MAX_DEPTH` levels; of any other text something."""
-    if line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+    """Return whether a JSON text has more than `JSON_DEPTH` levels; of any other text something."""
+    if line.count(b"[") + line.count(b"{") <= JSON_DEPTH:
         return False
-    return bool(_Outline.of(line).depths.max(initial=0) > MAX_DEPTH)
+    return bool(_Outline.of(line).depths.max(initial=0) > JSON_DEPTH)
 
 
 def parse_json(line: bytes) -> Any:

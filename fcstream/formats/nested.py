@@ -10,19 +10,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Batch, Rejection, Schema, merge
+from .bounds import most_rows
 from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
-from .fields import RecordReader, most_rows
+from .fields import RecordReader
 from .json_parts import is_deep, parse_elements, parse_json
-from .typed import BROKEN, MessageType, Untyped, decoded, shape_of
+from .msgpack import BROKEN, parse_msgpack
+from .typed import MessageType, Untyped, decoded, shape_of
 
-MAX_DEPTH = 32
-"""Levels of a MessagePack message in which what cannot be read is looked for part by part."""
 _MAX_SHAPES = 8
 """Most types that are made; messages of further shapes are read one by one."""
 
@@ -127,43 +126,3 @@ def _has_cells(kind: MessageType, message: Any) -> bool:
     except Untyped:
         return False
     return True
-
-
-def parse_msgpack(body: bytes) -> Any:
-    """Read a MessagePack message; parts of it that cannot be read become None.
-
-    Raises
-    ------
-    msgspec.DecodeError, ValueError, RecursionError
-        The message as a whole cannot be read.
-    """
-    try:
-        return _ANYTHING.decode(body)
-    except BROKEN:
-        found = _parts(body, MAX_DEPTH)
-        if found is None:
-            raise
-        return found
-
-
-_ANYTHING = msgspec.msgpack.Decoder()
-_MAPS = msgspec.msgpack.Decoder(dict[str | int, msgspec.Raw])
-_LISTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
-
-
-def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
-    """Read maps and lists part by part; None for what cannot be read."""
-    if depth == 0:
-        return None
-    try:
-        return _ANYTHING.decode(body)
-    except BROKEN:
-        pass
-    try:
-        return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
-    except BROKEN:
-        pass
-    try:
-        return [_parts(part, depth - 1) for part in _LISTS.decode(body)]
-    except BROKEN:
-        return None

@@ -33,9 +33,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema
+from .bounds import LONGEST_MESSAGE, most_rows
 from .decoders import LineDecoder
 from .envelopes import Envelope, EnvelopeField
-from .fields import LONGEST_MESSAGE, RecordReader, most_rows, top_fields
+from .fields import RecordReader, top_fields
 from .otlp_json import JsonLogsRequest, JsonMetricsRequest
 from .otlp_outlines import outline
 from .paths import FieldPath

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, SchemasUnreachable
 from .arrow import ArrowBlocks
 from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
+from .bounds import LONGEST_MESSAGE, most_rows
 from .decoders import LineDecoder
 from .envelopes import Envelope
-from .fields import LONGEST_MESSAGE, most_rows
 from .levels import read_as_texts, read_codes
 from .nested import objects_decoder
 from .registry import find, make_decoder

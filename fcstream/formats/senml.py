@@ -30,8 +30,9 @@ import msgspec
 import numpy as np
 
 from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated, merge
+from .bounds import LONGEST_MESSAGE, most_rows
 from .envelopes import Envelope
-from .fields import LONGEST_MESSAGE, RecordReader, most_rows
+from .fields import RecordReader
 from .senml_entries import RELATIVE_BELOW, VERSION, UsualJsonPacks, UsualPacks
 from .typed import Untyped
 

@@ -9,13 +9,11 @@ from typing import Any
 import cbor2
 
 from .batch import Schema
-from .fields import most_rows
+from .bounds import CBOR_TAGS, PACK_BYTES, most_rows
 from .senml import BrokenPack, SenmlPacks
 from .senml_entries import CODES, UsualCborPacks
 from .typed import Untyped
 
-LONGEST_PACK = 2**15
-"""Most bytes of a pack: its maps have integers as keys, and those could be chosen so that a long map takes hours."""
 _LABELS = {code: label for label, code in CODES.items()}
 # A pack is read as the first of two items, of which the second one is this: so bytes that are left over are found.
 _PAIR, _END = b"\x82", b"fcstream"
@@ -26,8 +24,8 @@ def senml_cbor_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
     """Make the decoder of packs in CBOR."""
     usual = None
     with suppress(Untyped):
-        usual = None if joined else UsualCborPacks(schema, most_rows(len(schema.features)), _one_item, LONGEST_PACK)
-    return SenmlPacks(schema, cbor_pack, joined=joined, longest=LONGEST_PACK, usual=usual)
+        usual = None if joined else UsualCborPacks(schema, most_rows(len(schema.features)), _one_item, PACK_BYTES)
+    return SenmlPacks(schema, cbor_pack, joined=joined, longest=PACK_BYTES, usual=usual)
 
 
 def cbor_pack(body: bytes) -> Any:
@@ -46,7 +44,7 @@ def cbor_pack(body: bytes) -> Any:
 def _one_item(body: bytes) -> Any:
     """Read the one data item of a message."""
     try:
-        item, end = cbor2.loads(_PAIR + body + _TAIL)
+        item, end = cbor2.loads(_PAIR + body + _TAIL, semantic_decoders=CBOR_TAGS)
         whole = type(end) is bytes and end == _END
     except Exception:  # what tags stand for is made by many libraries, whose errors are of many types
         raise BrokenPack from None

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import LONGEST_LABEL, Batch, Schema
+from .bounds import LONGEST_MESSAGE
 from .envelopes import Envelope
-from .fields import LONGEST_MESSAGE, RecordReader, floats_of
+from .fields import RecordReader, floats_of
 from .paths import FieldPath
 from .typed import Untyped, decoded
 

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import PER_MILLISECOND, Schema
-from .fields import most_rows
+from .bounds import most_rows
+from .msgpack import BROKEN
 from .paths import ABSENT, FieldPath
 
 Steps = tuple[str | int, ...]
-BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
-"""What decoders raise for a message that is none, or none of their type."""
 
 
 class Untyped(Exception):

@@ -17,7 +17,7 @@ from ..config import Config, Job, SparkSection
 from ..config.answers import naming
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
-from ..formats.fields import LONGEST_MESSAGE, most_rows
+from ..formats.bounds import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
 from ..ledgers.base import TOTAL_BLOCK
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent

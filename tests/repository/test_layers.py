@@ -215,6 +215,7 @@ INSIDE = {
         "registry",
         "arrow_rows",
         "decoders",
+        "msgpack",
         "fields",
         "json_parts",
         "columns",
@@ -226,6 +227,7 @@ INSIDE = {
         "paths",
         "envelopes",
         "texts",
+        "bounds",
     ],
     "ledgers": [
         "__init__",

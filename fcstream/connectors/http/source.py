@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...errors import ConfigError, SourceError
 from ...formats.batch import Schema
+from ...formats.bounds import LONGEST_MESSAGE
 from ...formats.decoders import LineDecoder
 from ...formats.envelopes import Envelope, OfferedFields
-from ...formats.fields import LONGEST_MESSAGE
 from ...runtime.http_server import Limits, Message, Receive, Screen, Send, Server
 from ..base import DescribedSource, ReceivedMessage
 from ..urls import Address, UrlOption

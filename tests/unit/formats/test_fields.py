@@ -12,12 +12,13 @@ import pytest
 from support.payloads import arrow
 
 from fcstream.errors import ConfigError
-from fcstream.formats import fields
+from fcstream.formats import bounds
 from fcstream.formats.batch import REASONS, Rejection, Schema
+from fcstream.formats.bounds import most_rows
 from fcstream.formats.columns import timestamps_of
 from fcstream.formats.decoders import CsvRows
 from fcstream.formats.envelopes import Envelope, EnvelopeField
-from fcstream.formats.fields import RecordReader, most_rows
+from fcstream.formats.fields import RecordReader
 from fcstream.formats.json_parts import is_deep
 from fcstream.formats.nested import NestedObjects, objects_decoder, parse_msgpack
 from fcstream.formats.paths import ABSENT, FieldPath, parse_path
@@ -212,7 +213,7 @@ def test_what_libraries_decode_to():
 
 
 def test_a_message_holds_so_many_records_only(monkeypatch):
-    monkeypatch.setattr(fields, "LONGEST_MESSAGE", 2**20)
+    monkeypatch.setattr(bounds, "LONGEST_MESSAGE", 2**20)
     schema = schema_of(features=tuple(f"f{i}" for i in range(4000)), optional=frozenset(f"f{i}" for i in range(4000)))
     schema = schema_of(features=schema.features, optional=schema.optional, records="r")
     most = most_rows(4000)

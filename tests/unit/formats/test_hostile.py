@@ -18,7 +18,8 @@ from support.payloads import arrow, packed
 
 from fcstream import Engine
 from fcstream.formats.batch import LONGEST_LABEL, Schema
-from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for
+from fcstream.formats.bounds import LONGEST_MESSAGE
+from fcstream.formats.payloads import decoder_for
 
 SENTINEL = "sentinelContent"
 SCHEMA, USERS = Schema("ts_ms", "ms", ("a",)), Schema("ts_ms", "ms", ("a",), "id")

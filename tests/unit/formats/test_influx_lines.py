@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fcstream.formats.batch import REASONS, Schema
+from fcstream.formats.bounds import LONGEST_MESSAGE
 from fcstream.formats.envelopes import Envelope
-from fcstream.formats.fields import LONGEST_MESSAGE
 from fcstream.formats.influx_lines import PointLines
 from fcstream.formats.payloads import decoder_for
 

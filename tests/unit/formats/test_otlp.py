@@ -15,7 +15,7 @@ from support.fuzz import shaken, told
 
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
-from fcstream.formats.fields import LONGEST_MESSAGE, most_rows
+from fcstream.formats.bounds import LONGEST_MESSAGE, most_rows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
 

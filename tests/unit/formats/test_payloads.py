@@ -14,9 +14,10 @@ from support.payloads import arrow, packed
 
 from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.formats.arrow import MAX_BATCHES, ArrowBlocks
+from fcstream.formats.arrow import ArrowBlocks
 from fcstream.formats.batch import Schema
-from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for, most_rows
+from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, most_rows
+from fcstream.formats.payloads import decoder_for
 from fcstream.planning.plan import plan
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
@@ -167,9 +168,9 @@ def test_batches_without_end_take_no_memory_and_reject_what_follows_alone(size):
     one = pa.RecordBatch.from_pydict({"ts": np.arange(1), "a": np.zeros(1), "b": np.zeros(1)})
     schema, first, other = (part.serialize().to_pybytes() for part in (one.schema, one, one.slice(0, size)))
     for more in (0, 1, 3):
-        body = schema + first + other * (MAX_BATCHES - 1 + more) + b"\xff\xff\xff\xff\0\0\0\0"
+        body = schema + first + other * (ARROW_BATCHES - 1 + more) + b"\xff\xff\xff\xff\0\0\0\0"
         batch = decoder_for("arrow", SCHEMA).decode([body], 7)
-        assert len(batch.times_ms) == (MAX_BATCHES if size else 1)
+        assert len(batch.times_ms) == (ARROW_BATCHES if size else 1)
         assert reasons(batch) == [(7, "too_long", None)] * bool(more)
 
 

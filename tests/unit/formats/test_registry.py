@@ -9,7 +9,8 @@ from fcstream.config import SourceSection
 from fcstream.errors import ConfigError
 from fcstream.formats import payloads, registry
 from fcstream.formats.batch import Batch, Rejection, Schema
-from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for
+from fcstream.formats.bounds import LONGEST_MESSAGE
+from fcstream.formats.payloads import decoder_for
 
 SCHEMA = Schema("ts", "ms", ("a",))
 

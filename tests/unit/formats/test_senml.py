@@ -200,10 +200,11 @@ def test_packs_that_are_read_together_are_what_they_are_alone(kind):
 @pytest.mark.parametrize("kind", USUAL)
 def test_packs_in_cbor_that_are_read_together_are_what_they_are_alone(kind):
     cbor2 = pytest.importorskip("cbor2")
-    from fcstream.formats.senml_cbor import LONGEST_PACK, cbor_pack, senml_cbor_messages
+    from fcstream.formats.bounds import PACK_BYTES
+    from fcstream.formats.senml_cbor import cbor_pack, senml_cbor_messages
 
     draw, decoder = random.Random(kind), senml_cbor_messages(USUAL[kind])
-    careful = SenmlPacks(USUAL[kind], cbor_pack, longest=LONGEST_PACK)
+    careful = SenmlPacks(USUAL[kind], cbor_pack, longest=PACK_BYTES)
     odd = [None, True, 1, 2.0, "x", b"x", 10**400, -(10**400), Decimal("1.5"), float("nan"), {}, [], 1.6e9]
     keys = [-1, -2, -3, -4, 0, 1, 2, 5, 6, True, 2.0, "n", "v", "x_", -5, 99]
     assert kind not in ("n", "bn") or decoder._usual.read(binary(CURRENT, KINDS[:1]), 0)[1] == []

@@ -1,0 +1,48 @@
+"""MessagePack messages as plain objects, whatever they hold."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from .bounds import MIXED_KEYS_BYTES, PARTS_DEPTH
+
+BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
+"""What decoders raise for a message that is none, or none of their type."""
+_ANYTHING = msgspec.msgpack.Decoder()
+_MAPS = msgspec.msgpack.Decoder(dict[str | int, msgspec.Raw])
+_LISTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_CONTAINERS = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))  # first bytes of maps and lists
+
+
+def parse_msgpack(body: bytes) -> Any:
+    """Read a MessagePack message; parts of it that cannot be read become None.
+
+    Maps of more than `MIXED_KEYS_BYTES` have texts or whole numbers as keys, or cannot be read.
+
+    Raises
+    ------
+    ValueError
+        The message as a whole cannot be read.
+    """
+    found = _parts(body, PARTS_DEPTH)
+    if found is None and body != b"\xc0":
+        raise ValueError
+    return found
+
+
+def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
+    """Read a part, maps and lists among it part by part if it is long; None for what cannot be read."""
+    view = memoryview(body)
+    if depth == 0 or not view.nbytes:
+        return None
+    if view.nbytes <= MIXED_KEYS_BYTES or view[0] not in _CONTAINERS:
+        with suppress(*BROKEN):
+            return _ANYTHING.decode(body)
+    with suppress(*BROKEN):
+        return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
+    with suppress(*BROKEN):
+        return [_parts(part, depth - 1) for part in _LISTS.decode(body)]
+    return None

@@ -1,0 +1,191 @@
+"""What one message can make a decoder do: for every bound a message one below and one above, and the time of both."""
+
+import io
+import json
+import time
+
+import cbor2
+import fastavro
+import msgspec
+import pytest
+
+from fcstream.errors import ConfigError
+from fcstream.formats import bounds
+from fcstream.formats.avro import AvroMessages
+from fcstream.formats.batch import Schema
+from fcstream.formats.paths import FieldPath
+from fcstream.formats.payloads import decoder_for
+
+NOW = 1_760_000_000_000
+PLAIN = Schema("ts", "ms", ("a",))
+NESTED = Schema("ts", "ms", ("a",), paths={"a": FieldPath(("in", "a"))})
+
+
+def verdict(decoder, body):
+    """Return the values or the reasons of one message, read within a second."""
+    start = time.perf_counter()
+    batch = decoder.decode([body], 0)
+    assert time.perf_counter() < start + 1
+    return [each.reason for each in batch.rejections] or batch.values.tolist()
+
+
+def item(tag, value):
+    return cbor2.dumps({"ts": NOW, "a": cbor2.CBORTag(tag, value)})
+
+
+def big(size):
+    return cbor2.CBORTag(2, b"\x01".ljust(size, b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        (item(2, b"\x01".ljust(bounds.NUMBER_BYTES, b"\0")), item(2, b"\x01".ljust(bounds.NUMBER_BYTES + 1, b"\0"))),
+        (item(3, b"\x01".ljust(bounds.NUMBER_BYTES, b"\0")), item(3, b"\x01".ljust(bounds.NUMBER_BYTES + 1, b"\0"))),
+        (item(4, [0, big(bounds.NUMBER_BYTES)]), item(4, [0, big(2**20)])),
+        (item(4, [-bounds.EXPONENT, 1]), item(4, [-bounds.EXPONENT - 1, 1])),
+        (item(5, [-bounds.EXPONENT, 1]), item(5, [-(2**31), 1])),
+        (item(55799, 1.5), item(35, "(a+)+$")),
+        (cbor2.dumps({"ts": cbor2.CBORTag(1, NOW // 1000), "a": 1.5}), item(28, 1.5)),
+    ],
+)
+def test_tags_of_cbor_and_their_numbers(below, above):
+    decoder = decoder_for("cbor", PLAIN)
+    assert verdict(decoder, below) != ["broken_record"]
+    assert verdict(decoder, above) == ["broken_record"]
+    assert verdict(decoder_for("senml-cbor", Schema("t", "s", ("v",))), cbor2.dumps([{6: 1e9, 2: cbor2.loads(b"\0")}]))
+
+
+def test_no_tag_of_cbor_but_those_that_are_named_is_read():
+    decoder = decoder_for("cbor", PLAIN)
+    read = [tag for tag in range(1100) if verdict(decoder, item(tag, 0)) != ["broken_record"]]
+    assert read == [1]  # of a number; 0 is of a text, 2 and 3 of bytes, 4 and 5 of pairs
+
+
+def chain(depth, leaf):
+    """Return a type of records that each hold the next one twice."""
+    kind = {"type": "record", "name": f"A{depth}", "fields": leaf}
+    for i in reversed(range(depth)):
+        fields = [{"name": "x", "type": kind}, {"name": "y", "type": f"A{i + 1}"}]
+        kind = {"type": "record", "name": f"A{i}", "fields": fields}
+    return kind
+
+
+def reading(kind):
+    fields = [{"name": "ts", "type": "long"}, {"name": "a", "type": "double"}, {"name": "z", "type": kind}]
+    return json.dumps({"type": "record", "name": "Reading", "fields": fields})
+
+
+def wide(nulls):
+    fields = [{"name": f"n{i}", "type": "null"} for i in range(nulls)]
+    return {"type": "record", "name": "Wide", "fields": [*fields, {"name": "v", "type": "int"}]}
+
+
+def nested_lists(depth):
+    return {"type": "array", "items": nested_lists(depth - 1)} if depth else "int"
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        (chain(9, []), chain(10, [])),
+        (chain(11, [{"name": "v", "type": "int"}]), chain(12, [{"name": "v", "type": "int"}])),
+        (chain(1, []), chain(22, [])),
+        ({"type": "map", "values": "null"}, {"type": "array", "items": "null"}),
+        ({"type": "array", "items": ["null"]}, {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}),
+        ({"type": "array", "items": wide(bounds.VALUES_PER_BYTE - 2)}, {"type": "array", "items": chain(0, [])}),
+        (
+            {"type": "array", "items": wide(bounds.VALUES_PER_BYTE - 2)},
+            {"type": "array", "items": wide(bounds.VALUES_PER_BYTE - 1)},
+        ),
+        (nested_lists(bounds.SCHEMA_DEPTH - 1), nested_lists(bounds.SCHEMA_DEPTH)),
+        (chain(0, []), {"type": "record", "name": "Self", "fields": [{"name": "x", "type": ["null", "Self"]}]}),
+    ],
+)
+def test_types_of_avro_that_are_much_for_few_bytes(below, above):
+    AvroMessages(PLAIN, reading(below))
+    start = time.perf_counter()
+    with pytest.raises(ConfigError, match="schema_file"):
+        AvroMessages(PLAIN, reading(above))
+    assert time.perf_counter() < start + 1
+
+
+def test_decimals_of_avro():
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}
+    stored = {
+        "type": "record",
+        "name": "Reading",
+        "fields": [{"name": "ts", "type": "long"}, {"name": "a", "type": kind}],
+    }
+    decoder = AvroMessages(PLAIN, json.dumps(stored))
+
+    def message(number, size):
+        file = io.BytesIO()
+        plain = {**stored, "fields": [stored["fields"][0], {"name": "a", "type": "bytes"}]}
+        fastavro.schemaless_writer(file, plain, {"ts": NOW, "a": number.to_bytes(size, signed=True)})
+        return file.getvalue()
+
+    assert verdict(decoder, message(1250, 2)) == verdict(decoder, message(1250, bounds.NUMBER_BYTES)) == [[12.5]]
+    assert verdict(decoder, message(-1250, bounds.NUMBER_BYTES)) == [[-12.5]]
+    for size in (bounds.NUMBER_BYTES + 1, 2**20):
+        assert verdict(decoder, message(1250, size)) == ["broken_record"]
+
+
+@pytest.mark.parametrize("part", ["tags", "fields"])
+def test_cells_of_a_line(part):
+    decoder = decoder_for("influx", PLAIN)
+
+    def line(cells):
+        some = ",".join(f"n{i:04d}=1" for i in range(cells - 1))
+        return (f"m,{some} a=1.5 {NOW}" if part == "tags" else f"m a=1.5,{some} {NOW}").encode()
+
+    decoder = decoder_for("influx", Schema("time", "ms", ("a",)))
+    assert verdict(decoder, line(bounds.LINE_CELLS)) == [[1.5]]
+    assert verdict(decoder, line(bounds.LINE_CELLS + 1)) == ["too_long"]
+    batch = decoder.decode([b"\n".join([line(2), line(10_000), line(3), line(10_000)])], 0)
+    assert batch.values.tolist() == [[1.5], [1.5]]
+    assert [each.reason for each in batch.rejections] == ["too_long"] * 2
+
+
+def colliding(count):
+    """Return lists of two numbers with one hash, which CPython's tuples have whatever the seed of hashes is."""
+    first, second, start, whole = 11400714785074694791, 14029467366897019727, 2870177450012600261, 2**64
+    inverse, found, number = pow(second, -1, whole), [], 0
+
+    def lane(total, value):
+        total = (total + value * second) % whole
+        return ((total << 31 | total >> 33) % whole) * first % whole
+
+    wanted = (lane(start, 1) + 2 * second) % whole
+    while len(found) < count:
+        number += 1
+        other = (wanted - lane(start, number)) * inverse % whole
+        if other < 2**61 - 1:
+            found.append((number, other))
+    return found
+
+
+def test_lists_as_keys_of_msgpack():
+    keys = colliding(20_000)
+    assert len(set(map(hash, keys[:100]))) == 1, "this Python hashes tuples in another way"
+    pairs = b"".join(msgspec.msgpack.encode(key) + b"\0" for key in keys)
+    whole = msgspec.msgpack.encode({"ts": NOW, "in": {"a": 1.5}, "x": 0})[:-1]
+    few = whole + b"\x82" + pairs[: len(msgspec.msgpack.encode(keys[0])) + 1] * 2
+    assert len(few) <= bounds.MIXED_KEYS_BYTES
+    for schema in (NESTED, Schema("ts", "ms", ("in",), levels={"in": {"on": 1}})):
+        decoder = decoder_for("msgpack", schema)
+        many = whole + b"\xdf" + len(keys).to_bytes(4) + pairs
+        assert verdict(decoder, few)
+        assert verdict(decoder, many)
+        odd = {"ts": NOW, "in": {"a": "text"}, "x": 0}  # is looked at a second time
+        assert verdict(decoder, msgspec.msgpack.encode(odd)[:-1] + b"\xdf" + len(keys).to_bytes(4) + pairs)
+
+
+def test_the_levels_of_json():
+    decoder = decoder_for("json", NESTED)
+
+    def nested(depth):
+        return b'{"ts":%d,"in":{"a":1.5},"x":%s%s}' % (NOW, b"[" * (depth - 1), b"]" * (depth - 1))
+
+    assert verdict(decoder, nested(bounds.JSON_DEPTH)) == [[1.5]]
+    assert verdict(decoder, nested(bounds.JSON_DEPTH + 1)) == ["broken_record"]
