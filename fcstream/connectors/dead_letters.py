@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..errors import FcstreamError, SinkError
+from ..formats.rejections import total
 from .base import MessageSender
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ _PAUSE_S, _CLOSE_S, _TELL_S = 1.0, 5.0, 60.0
 
 
 class QueuedDeadLetters:
-    """Sends rejections as messages of JSON lines ``{"reason", "position", "field"}``, which never hold a record's
-    content.
+    """Sends rejections as messages of JSON lines ``{"reason", "position", "field", "count"}``, which never hold a
+    record's content.
 
     A thread of its own sends them, so that a broker which is unreachable or slow never delays the stream. They are sent
     at least once, unless more than `MAX_WAITING` of them wait for the broker. A process that is killed loses those that
@@ -70,7 +71,7 @@ class QueuedDeadLetters:
         with self._changed:
             room = 0 if self._is_ending else MAX_WAITING - len(self._waiting)
             self._waiting.extend(rejections[:room])
-            self.lost += max(0, len(rejections) - room)
+            self.lost += total(rejections[room:])
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class QueuedDeadLetters:
                 self._tell(error)
                 with self._changed:
                     if self._is_ending:
-                        self.lost += len(sending) + len(self._waiting)
+                        self.lost += total(sending) + total(list(self._waiting))
                         break
                     self._changed.wait(_PAUSE_S)
         if self._messenger is not None:

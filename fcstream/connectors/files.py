@@ -24,6 +24,7 @@ from ..formats.batch import Batch, Rejection, Schema
 from ..formats.csv_dialect import BOM, COMMAS, CsvDialect, Transcoder
 from ..formats.decoders import CsvRows, LineDecoder
 from ..formats.nested import objects_decoder
+from ..formats.rejections import total
 from ..releases.base import Release
 from ..runtime.disk import lock_file, sync_folder, write_all
 from ..runtime.undo import on_error
@@ -338,8 +339,8 @@ def _stream_of(line: bytes, otherwise: str) -> str:
 
 
 class DeadLetters:
-    """Writes rejections as JSON lines ``{"reason", "position", "field"}`` to a file of mode 0600, never a record's
-    content.
+    """Writes rejections as JSON lines ``{"reason", "position", "field", "count"}`` to a file of mode 0600, never a
+    record's content.
 
     Parameters
     ----------
@@ -374,7 +375,7 @@ class DeadLetters:
             try:
                 self._append([msgspec.json.encode(rejection) for rejection in some])
             except (SinkError, OSError) as error:
-                self.lost += len(some)
+                self.lost += total(some)
                 if time.monotonic() >= self._told + _TELL_S:
                     self._told = time.monotonic()
                     what = error if isinstance(error, SinkError) else error.strerror

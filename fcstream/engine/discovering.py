@@ -19,6 +19,7 @@ from ..config.job import FINDER
 from ..config.key_discovery import LONGEST_KEY, is_key
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch, Rejection
+from ..formats.rejections import rejected_at
 from ..formats.rows import read_moment
 from ..formats.texts import plain_texts
 from ..ledgers import Ledger, Terms, open_ledger, open_ledgers
@@ -325,7 +326,7 @@ class DiscoveringEngine(KeyedEngine):
             raise ConfigError("must have keys", "batch")
         texts = plain_texts(batch.keys, 4 * LONGEST_KEY)
         fine = np.fromiter((text is not None and is_key(text) for text in texts), np.bool_, len(texts))
-        rejections += [Rejection("unknown_key", at, self.job.schema.key) for at in batch.positions[~fine].tolist()]
+        rejections += rejected_at("unknown_key", batch.positions[~fine], self.job.schema.key)
         if identified:
             is_duplicate = ~self._seen.fresh(batch.positions) & fine
             reject(rejections, is_duplicate, batch, "duplicate")

@@ -15,6 +15,7 @@ from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
 from ..formats.frames import columns_of, read_points, read_table
+from ..formats.rejections import tallied
 from ..formats.rows import identified, read_moment, read_push
 
 LOG = logging.getLogger("fcstream.engine")
@@ -95,10 +96,10 @@ class Rejections:
     def add(self, rejections: list[Rejection]) -> None:
         """Count rejections and pass them on, in the order of their positions."""
         for rejection in rejections:
-            self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + 1
+            self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + rejection.count
             self._fields.setdefault(rejection.reason, rejection.field)
         if rejections and self._takes is not None:
-            self._takes(sorted(rejections, key=lambda rejection: rejection.position))
+            self._takes(tallied(rejections))
 
     def count(self, reason: str, records: int) -> None:
         """Count records that were taken and then turn out to be of no use."""

@@ -16,6 +16,7 @@ from ..accounting.losses import PrivacyLoss
 from ..config import Config, Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
+from ..formats.rejections import rejected_at
 from ..formats.rows import read_moment
 from ..ledgers import JointLedger, Ledger, joint_ledger, open_ledgers
 from ..ledgers.base import max_loss
@@ -253,7 +254,7 @@ class KeyedEngine:
             codes = part_codes(batch, index, self.job.schema.key, rejections)
             if identified:
                 is_duplicate = ~self._seen.fresh(batch.positions) & (codes >= 0)
-                rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
+                rejections += rejected_at("duplicate", batch.positions[is_duplicate])
                 codes[is_duplicate] = -1
             routed = self._route(batch, arrivals, codes, rejections)
             try:

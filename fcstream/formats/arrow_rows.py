@@ -23,6 +23,7 @@ from .batch import (
     plain_labels,
     ticks_to_ms,
 )
+from .rejections import tallied
 
 _TICKS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """Milliseconds per tick of a timestamp, as a fraction."""
@@ -125,7 +126,7 @@ class ArrowRows:
             return schema.labeled(Batch(times, values, positions), labels)
         good = np.ones(n, np.bool_)
         good[list(rejections)] = False
-        batch = Batch(times[good], values[good], positions[good], [rejections[i] for i in sorted(rejections)])
+        batch = Batch(times[good], values[good], positions[good], tallied(rejections[i] for i in sorted(rejections)))
         return schema.labeled(batch, [label[good] for label in labels])
 
     def _feature(

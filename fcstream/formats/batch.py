@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from .envelopes import AskedFields, EnvelopeField, asked_fields
 from .paths import FieldPath
+from .rejections import Rejection as Rejection
+from .rejections import tallied, total
 from .texts import UnusableRecord as UnusableRecord
 from .texts import is_whole, parse_text, plain_texts
 
@@ -57,15 +60,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Reason for which one record cannot be used, its position in the source, and the field; never its content."""
-
-    reason: str
-    position: int
-    field: str | None = None
-
-
 @dataclass(slots=True)
 class Batch:
     """The usable records of one poll as columns, and the rejections of the others.
@@ -93,6 +87,11 @@ class Batch:
     users: NDArray[np.object_] | None = None
     keys: NDArray[np.object_] | None = None
     texts: dict[str, NDArray[np.object_]] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> int:
+        """Number of records, usable or not."""
+        return len(self.times_ms) + total(self.rejections)
 
     def pick(self, rows: NDArray[Any], rejections: list[Rejection] | None = None) -> Batch:
         """Select some of the rows, by mask or index, with other rejections."""
@@ -493,6 +492,7 @@ def batch_from_rows(
     labels: list[list[str | None]] = []
     kept: list[int] = []
     rejections: list[Rejection] = []
+    refusals: Counter[tuple[str, int, str]] = Counter()
     for position, row in zip(positions, rows, strict=True):
         if isinstance(row, Rejection):
             rejections.append(row)
@@ -507,7 +507,7 @@ def batch_from_rows(
             for name in schema.labels:
                 texts_of.append(parse_label_of(row.get(name), name, schema))
         except UnusableRecord as refused:
-            rejections.append(Rejection(refused.reason, position, name))
+            refusals[refused.reason, position, name] += 1
             continue
         times.append(time)
         values.append(numbers)
@@ -517,7 +517,7 @@ def batch_from_rows(
         np.array(times, np.int64),
         np.array(values, np.float64).reshape(len(values), len(schema.features)),
         np.array(kept, np.int64),
-        rejections,
+        tallied([*rejections, *(Rejection(*each, count) for each, count in refusals.items())]),
     )
     return schema.labeled(batch, [as_objects([row[k] for row in labels]) for k in range(len(schema.labels))])
 
@@ -573,7 +573,7 @@ def merge(first: Batch, second: Batch) -> Batch:
         np.concatenate([first.times_ms, second.times_ms])[order],
         np.concatenate([first.values, second.values])[order],
         positions[order],
-        sorted(first.rejections + second.rejections, key=lambda rejection: rejection.position),
+        tallied(first.rejections + second.rejections),
         None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
         None if first.keys is None or second.keys is None else np.concatenate([first.keys, second.keys])[order],
         {name: np.concatenate([column, second.texts[name]])[order] for name, column in first.texts.items()},
@@ -590,7 +590,7 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
         np.concatenate([part.times_ms for part in parts]),
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.positions for part in parts]),
-        [rejection for part in parts for rejection in part.rejections],
+        tallied(rejection for part in parts for rejection in part.rejections),
         np.concatenate(users) if users else None,
         np.concatenate(keys) if keys else None,
         {name: np.concatenate([part.texts[name] for part in parts]) for name in parts[0].texts},

@@ -36,6 +36,7 @@ from .columns import timestamps_of
 from .envelopes import Envelope, EnvelopeField
 from .json_parts import Broken
 from .paths import ABSENT, FieldPath
+from .rejections import rejected_at, tallied
 from .texts import MOST_JOINED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,7 +150,7 @@ class RecordReader:
         places = where if owners is None else where[np.array(owners, np.int64)]
         batch = self.read_cells(cells, places, texts=texts)
         if rejections:
-            batch.rejections = sorted(batch.rejections + rejections, key=lambda rejection: rejection.position)
+            batch.rejections = tallied(batch.rejections + rejections)
         return batch
 
     def read_columns(
@@ -183,7 +184,7 @@ class RecordReader:
                 cells[name] = _found(FieldPath(tuple(rest)), column) if rest else column
         batch = self.read_cells(cells, first_position + np.fromiter(owners, np.int64, len(owners)))
         if rejections:
-            batch.rejections = sorted([*batch.rejections, *rejections], key=lambda rejection: rejection.position)
+            batch.rejections = tallied([*batch.rejections, *rejections])
         return batch
 
     @property
@@ -311,9 +312,8 @@ class RecordReader:
         kinds = object if self._takes_values else (Mapping, list, tuple) if self._takes_lists else Mapping
         fit = [isinstance(element, kinds) and type(element) is not Broken for element in elements]
         rows = range(len(elements)) if owners is None else owners
-        rejections += [
-            Rejection("broken_record", int(positions[row])) for row, good in zip(rows, fit, strict=True) if not good
-        ]
+        odd = np.array([row for row, good in zip(rows, fit, strict=True) if not good], np.int64)
+        rejections += rejected_at("broken_record", positions[odd])
         kept = [row for row, good in zip(rows, fit, strict=True) if good]
         return [element for element, good in zip(elements, fit, strict=True) if good], kept
 

@@ -24,6 +24,7 @@ from .batch import Batch, Rejection, Schema, concatenated
 from .bounds import LINE_CELLS, LONGEST_MESSAGE, has_many_cells, most_rows
 from .envelopes import Envelope
 from .fields import RecordReader
+from .rejections import tallied
 
 _TOGETHER = 512
 """About how many records are read into columns together: so many stay in the processor's cache."""
@@ -73,7 +74,7 @@ class PointLines:
                 too_long.append(Rejection("too_long", first_position + i))
                 del parts[self._most :]
             if max(map(len, parts), default=0) > 3 * LINE_CELLS and (wide := list(filter(has_many_cells, parts))):
-                too_long += [Rejection("too_long", first_position + i)] * len(wide)
+                too_long += [Rejection("too_long", first_position + i, None, len(wide))]
                 parts = [part for part in parts if not has_many_cells(part)]
             found += parts
             owners += [i] * len(parts)
@@ -85,7 +86,7 @@ class PointLines:
         batches.append(self._read(found, owners, first_position, envelopes))
         batch = concatenated(batches)
         if too_long:
-            batch.rejections = sorted(batch.rejections + too_long, key=lambda rejection: rejection.position)
+            batch.rejections = tallied(batch.rejections + too_long)
         return batch
 
     def _read(self, lines: list[str], owners: list[int], first_position: int, envelopes: Sequence[Envelope]) -> Batch:
@@ -111,7 +112,7 @@ class PointLines:
             records = list(map(self._record, points))
             batch = self._reader.read(records, positions, [envelopes[owner] for owner in owners] if envelopes else ())
         if rejections:
-            batch.rejections = sorted(batch.rejections + rejections, key=lambda rejection: rejection.position)
+            batch.rejections = tallied(batch.rejections + rejections)
         return batch
 
     def _cells(self, points: list[dict[str, Any]]) -> dict[str, list[Any]]:

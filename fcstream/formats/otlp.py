@@ -95,8 +95,9 @@ class _FoundRecords:
         self._room -= len(taken)
         return taken
 
-    def reject(self, reason: str, field: str, count: int) -> None:
-        self.rejections += [Rejection(reason, self.position, field)] * count
+    def reject(self, reason: str, field: str | None, count: int) -> None:
+        if count:
+            self.rejections.append(Rejection(reason, self.position, field, count))
 
     def attributes(self, found: Any, wanted: Container[str]) -> dict[str, Any]:
         """Return the wanted attributes of a point, a scope or a resource as plain objects."""
@@ -219,8 +220,12 @@ class MetricRequests(_Requests):
         taken = found.take(points)
         if reason is None:
             return taken
-        found.reject(reason, metric.name, len(taken))
+        found.reject(reason, self._named(metric), len(taken))
         return []
+
+    def _named(self, metric: Any) -> str | None:
+        """Return the name of a metric that features ask for; others are senders' text, which nobody is to be shown."""
+        return metric.name if metric.name in self._features else None
 
     def _judged(self, metric: Any) -> tuple[str | None, Sequence[Any]]:
         """Return why a metric is not read (None: it is), and its data points."""
@@ -242,7 +247,7 @@ class MetricRequests(_Requests):
                 for each in of_scope.metrics or ():
                     reason, points = self._judged(each)
                     if reason is not None and (not self._features or each.name in self._features):
-                        unread[reason, each.name] += len(points)
+                        unread[reason, self._named(each) or "any metric"] += len(points)
         return +unread
 
     def _scope(self, metrics: Mapping[str, list[Any]], outer: Mapping[str, Any], found: _FoundRecords) -> None:

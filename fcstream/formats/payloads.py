@@ -22,6 +22,7 @@ from .envelopes import Envelope
 from .levels import read_as_texts, read_codes
 from .nested import objects_decoder
 from .registry import find, make_decoder
+from .rejections import moved, rejected_at, tallied
 
 LOG = logging.getLogger("fcstream.formats")
 
@@ -98,8 +99,7 @@ def read_messages(
     batch = _decode(decoder, bodies, envelopes)
     messages = batch.positions
     batch.positions = offsets[messages]
-    for i, rejection in enumerate(batch.rejections):
-        batch.rejections[i] = Rejection(rejection.reason, int(offsets[rejection.position]), rejection.field)
+    batch.rejections = moved(batch.rejections, offsets)
     return batch, timestamps_ms[messages], messages
 
 
@@ -136,9 +136,9 @@ class _LengthLimited:
         batch = self._decoder.decode([lines[i] for i in kept], 0, [envelopes[i] for i in kept] if envelopes else ())
         origin = first_position + np.array(kept, np.int64)
         batch.positions = origin[batch.positions]
-        found = [Rejection(each.reason, int(origin[each.position]), each.field) for each in batch.rejections]
-        found += [Rejection("broken_record", first_position + i) for i in set(range(len(lines))).difference(kept)]
-        batch.rejections = _sorted(found)
+        long = set(range(len(lines))).difference(kept)
+        found = [Rejection("broken_record", first_position + i) for i in long]
+        batch.rejections = tallied(moved(batch.rejections, origin) + found)
         return batch
 
 
@@ -170,13 +170,9 @@ class FloatBlocks:
         positions = first_position + np.repeat(np.arange(len(lines)), counts)
         values, wrong = read_codes(values, self._schema, self._as_texts)
         good = (times >= -MAX_TIME_MS) & (times <= MAX_TIME_MS)
-        rejections += [Rejection("bad_time", position) for position in positions[~good].tolist()]
+        rejections += rejected_at("bad_time", positions[~good])
         rejections += [Rejection(reason, int(positions[i])) for i, reason in wrong.items() if good[i]]
         good[list(wrong)] = False
         if not rejections:
             return Batch(times, values, positions)
-        return Batch(times[good], values[good], positions[good], _sorted(rejections))
-
-
-def _sorted(rejections: list[Rejection]) -> list[Rejection]:
-    return sorted(rejections, key=lambda rejection: rejection.position)
+        return Batch(times[good], values[good], positions[good], tallied(rejections))

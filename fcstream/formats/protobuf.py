@@ -36,6 +36,7 @@ from .batch import Batch, Rejection, Schema
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .fields import RecordReader, top_fields
+from .rejections import tallied
 from .schemas import marks, schema_name
 
 _WELL_KNOWN = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
@@ -104,7 +105,7 @@ class ProtobufMessages:
         rows: list[Any] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         given = [envelopes[i] for i in owners] if envelopes else ()
         batch = self._reader.read(rows, [first_position + i for i in owners], given)
-        batch.rejections = sorted(batch.rejections + rejections, key=lambda rejection: rejection.position)
+        batch.rejections = tallied(batch.rejections + rejections)
         return batch
 
     def _parsed(

@@ -27,6 +27,7 @@ from .batch import (
     ticks_to_ms,
 )
 from .levels import code_of, read_as_texts, read_codes
+from .rejections import moved
 from .texts import is_whole
 
 _ROW = (list, tuple, np.ndarray)
@@ -86,7 +87,7 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
     rows = batch.positions
     odd = [Rejection("broken_record", int(i)) for i in rows[~named[rows]].tolist()]
     odd += [Rejection("bad_time", int(i)) for i in rows[named[rows] & ~stamped[rows]].tolist()]
-    rejections = [Rejection(each.reason, int(where[each.position]), each.field) for each in batch.rejections + odd]
+    rejections = moved(batch.rejections + odd, where)
     kept = batch.pick(named[rows] & stamped[rows], rejections) if odd else batch
     rows, kept.rejections = kept.positions, rejections
     kept.positions = where[rows]

@@ -33,6 +33,7 @@ from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated, merge
 from .bounds import LONGEST_MESSAGE, most_rows
 from .envelopes import Envelope
 from .fields import RecordReader
+from .rejections import tallied
 from .senml_entries import RELATIVE_BELOW, VERSION, UsualJsonPacks, UsualPacks
 from .typed import Untyped
 
@@ -119,7 +120,7 @@ class SenmlPacks:
                 records, owners = [], []
         batch = concatenated([*batches, self._read(records, owners, first_position, envelopes)])
         if rejections:
-            batch.rejections = sorted(batch.rejections + rejections, key=lambda rejection: rejection.position)
+            batch.rejections = tallied(batch.rejections + rejections)
         return batch
 
     def _read(

@@ -12,10 +12,11 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from .batch import Batch, Rejection, merge
+from .batch import Batch, Rejection, concatenated, merge
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .json_parts import split_list
+from .rejections import moved, tallied
 
 
 def split_lines(body: bytes) -> list[bytes]:
@@ -49,11 +50,17 @@ class SplitMessages:
         counts = list(map(len, found))
         origin = np.repeat(np.arange(first_position, first_position + len(lines)), counts)
         inherited = [each for each, count in zip(envelopes, counts, strict=False) for _ in range(count)]
-        batch = _moved(self._inner.decode(list(chain.from_iterable(found)), 0, inherited), origin)
-        batch.rejections += broken
+        records = list(chain.from_iterable(found))
+        some = [slice(start, start + _TOGETHER) for start in range(0, max(1, len(records)), _TOGETHER)]
+        batch = concatenated(
+            [_moved(self._inner.decode(records[each], 0, inherited[each]), origin[each]) for each in some]
+        )
+        batch.rejections = tallied(batch.rejections + broken)
         return batch
 
 
+_TOGETHER = 2**13
+"""Records of messages that are decoded together, so that what is wrong in many of them takes little memory."""
 _JSON_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _MSGPACK_ARRAY = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
@@ -101,5 +108,5 @@ class TaggedMessages:
 def _moved(batch: Batch, positions: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Batch:
     """Give records that were numbered from 0 the positions of their messages."""
     batch.positions = positions[batch.positions]
-    batch.rejections = [Rejection(each.reason, int(positions[each.position]), each.field) for each in batch.rejections]
+    batch.rejections = moved(batch.rejections, positions)
     return batch

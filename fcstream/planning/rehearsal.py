@@ -213,7 +213,7 @@ def _usable_times(job: Job, records: Sequence[Batch]) -> NDArray[np.int64]:
     if not len(times):
         rejected: dict[str, int] = {}
         for each in (rejection for batch in records for rejection in batch.rejections):
-            rejected[each.reason] = rejected.get(each.reason, 0) + 1
+            rejected[each.reason] = rejected.get(each.reason, 0) + each.count
         raise _unusable(rejected)
     _, first, last = job.schedule.locate(times)
     inside = times[first <= last]

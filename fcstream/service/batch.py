@@ -246,7 +246,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
         summary.already_answered = engine.answered
         pace = Pace()
         while (batch := source.poll(POLL_RECORDS)) is not None:
-            summary.records += len(batch.times_ms) + len(batch.rejections)
+            summary.records += batch.seen
             engine.take(batch)
             part = source.part_read() if isinstance(source, MeasuredSource) else None
             progress.show(f"{summary.records:,} records read{pace.text(part)}", part)

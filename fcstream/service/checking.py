@@ -162,7 +162,7 @@ class SampledSource:
 def count_usable(job: Job, batch: Batch, found: InputCheck) -> None:
     """Count what becomes of a batch of a source that ends, in `found`."""
     rejections = list(batch.rejections)
-    found.lines += len(batch.times_ms) + len(rejections)
+    found.lines += batch.seen
     rows = np.ones(len(batch.times_ms), np.bool_)
     if job.keys:
         rows = part_codes(batch, {key: i for i, key in enumerate(job.keys)}, job.schema.key, rejections) >= 0
@@ -177,7 +177,8 @@ def count_usable(job: Job, batch: Batch, found: InputCheck) -> None:
     found.outside += len(times) - sum(meant.values())
     found.usable += len(times) - sum(meant.values())
     found.units.update(meant)
-    found.reasons.update((each.reason, each.field) for each in rejections)
+    for each in rejections:
+        found.reasons[each.reason, each.field] += each.count
     if meant:
         found.reasons[_out_of_range(job)] += sum(meant.values())
 

@@ -257,7 +257,7 @@ class Session:
         arrivals = self._bounded(arrivals, batch.times_ms)
         lasts = self._last_windows(batch, arrivals, origin[messages], len(chunks))
         self._counters.records += len(batch.times_ms)
-        self._counters.seen += len(batch.times_ms) + len(batch.rejections)
+        self._counters.seen += batch.seen
         if isinstance(self.engine, KeyedEngine) and self._assigned_keys is not None:
             self.engine.take(batch, arrivals, assigned_keys=self._assigned_keys.get(chunks[0].partition, ()))
         else:

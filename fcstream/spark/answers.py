@@ -84,6 +84,6 @@ class TaskReports:
         self.replayed += note.replayed
         rejections = note.rejected()
         for rejection in rejections:
-            self.rejected[rejection.reason] = self.rejected.get(rejection.reason, 0) + 1
+            self.rejected[rejection.reason] = self.rejected.get(rejection.reason, 0) + rejection.count
         if rejections and self._write is not None:
             self._write(sorted(rejections, key=lambda rejection: rejection.position))

@@ -62,8 +62,8 @@ class WindowProcessor(StatefulProcessor):
             if tick is None or tick[0] <= now:  # the schedule may have got a later end
                 self._expect(max(self.first, self.job.schedule.due(now)), 0 if tick is None else tick[2])
         elif self.job.schedule.due(now) > window:
-            rejected: list[tuple[str, int, str | None]] = [
-                ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
+            rejected: list[tuple[str, int, str | None, int]] = [
+                ("window_closed", at, None, 1) for row in rows for at in gather_positions(bytes(row.block))
             ]
             note = msgspec.msgpack.encode(TaskReport(0, 0, 0, 0, rejected))
             yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)

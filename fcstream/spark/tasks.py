@@ -28,6 +28,7 @@ from ..formats.decoders import CsvRows, LineDecoder
 from ..formats.envelopes import NOTHING
 from ..formats.nested import objects_decoder
 from ..formats.payloads import read_messages
+from ..formats.rejections import tallied, total
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerCounters, groups_of
 from ..releases.record_gate import GatedView
@@ -58,7 +59,7 @@ class TaskReport(msgspec.Struct, array_like=True, frozen=True):
     records: int
     unread: int
     replayed: int
-    rejections: list[tuple[str, int, str | None]]
+    rejections: list[tuple[str, int, str | None, int]]
 
     def rejected(self) -> list[Rejection]:
         return [Rejection(*each) for each in self.rejections]
@@ -143,7 +144,7 @@ class Admission:
         self, partition: str, batch: Batch, arrivals: NDArray[np.int64] | None, messages: int
     ) -> list[tuple[str, int, bytes]]:
         job, rejections = self.job, list(batch.rejections)
-        records, unread = len(batch.times_ms), len(batch.rejections)
+        records, unread = len(batch.times_ms), total(batch.rejections)
         names = job.keys or ("",)
         if job.keys:
             codes = part_codes(batch, {key: i for i, key in enumerate(names)}, job.schema.key, rejections)
@@ -158,7 +159,7 @@ class Admission:
         replayed = int(np.count_nonzero(found.fine & (found.last < np.array(answered, np.int64)[codes])))
         blocks = cut(partition, batch, found, codes, answered, job.texts)
         rows = [(names[code], window, packed) for code, window, packed in blocks]
-        rejected = [(each.reason, each.position, each.field) for each in rejections]
+        rejected = [(each.reason, each.position, each.field, each.count) for each in tallied(rejections)]
         note = TaskReport(messages, records, unread, replayed, rejected)
         return [*rows, (partition, NOTES, msgspec.msgpack.encode(note))]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..formats.batch import Batch, Rejection
+from ..formats.rejections import rejected_at
 from .lattice import Feature, Grid
 from .windows import Schedule
 
@@ -96,7 +97,7 @@ def admit(
 def reject(rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, reason: str) -> None:
     """Note some rows of a batch as rejected."""
     if rows.any():
-        rejections += [Rejection(reason, position) for position in batch.positions[rows].tolist()]
+        rejections += rejected_at(reason, batch.positions[rows])
 
 
 def part_codes(
@@ -105,7 +106,7 @@ def part_codes(
     """Return the number of each row's key (n,); a row with an unknown key gets -1 and a rejection."""
     assert batch.keys is not None
     codes = np.fromiter(map(index.get, batch.keys.tolist(), repeat(-1)), np.int64, len(batch.keys))
-    rejections += [Rejection(reason, at, field) for at in batch.positions[codes < 0].tolist()]
+    rejections += rejected_at(reason, batch.positions[codes < 0], field)
     return codes
 
 
@@ -126,12 +127,14 @@ def _check_values(
         values = np.where(absent, lows, values)  # any value inside the range, since no release reads it
     bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
     if bad.any():
-        finite = np.isfinite(batch.values)
-        for i in np.flatnonzero(bad).tolist():
-            k = int(np.flatnonzero(~inside[i])[0])
-            reason = "out_of_range" if finite[i, k] else "not_finite"
-            reason = "missing" if absent is not None and absent[i, k] else reason
-            rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
+        rows = np.flatnonzero(bad)
+        firsts = np.argmin(inside[rows], axis=1)  # the first feature that is wrong
+        reasons = np.where(np.isfinite(batch.values[rows, firsts]), "out_of_range", "not_finite")
+        if absent is not None:
+            reasons = np.where(absent[rows, firsts], "missing", reasons)
+        for k, reason in sorted(set(zip(firsts.tolist(), reasons.tolist(), strict=True))):
+            here = rows[(firsts == k) & (reasons == reason)]
+            rejections += rejected_at(reason, batch.positions[here], features[k].name)
         values = np.where(bad[:, None], lows, values)
     return grid.points(values), bad
 

@@ -225,6 +225,7 @@ INSIDE = {
         "__init__",
         "batch",
         "paths",
+        "rejections",
         "envelopes",
         "texts",
         "bounds",

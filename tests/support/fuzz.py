@@ -34,5 +34,6 @@ def told(batch, position):
         )
         for i in rows
     ]
-    faults = [(each.reason, each.field or "") for each in batch.rejections if each.position == position]
+    same = [each for each in batch.rejections if each.position == position]
+    faults = [(each.reason, each.field or "") for each in same for _ in range(each.count)]
     return sorted(records, key=repr), sorted(faults)

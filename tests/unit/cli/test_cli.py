@@ -73,7 +73,7 @@ def test_main_job(folder):
     assert releases[0]["private"] is True
     assert "6 windows: 6 released, 0 refused" in done.stderr
     dead_letters = [json.loads(line) for line in (folder / "dead.jsonl").read_text().splitlines()]
-    assert {tuple(sorted(letter)) for letter in dead_letters} == {("field", "position", "reason")}
+    assert {tuple(sorted(letter)) for letter in dead_letters} == {("count", "field", "position", "reason")}
     assert len(dead_letters) > 5
     shown = call("budget", "show", "ledger.db", "--json")
     facts = json.loads(shown.stdout)

@@ -148,7 +148,8 @@ def twin_of_metrics(request, schema, delta_sums, position):
                     is_delta = temporality == "AGGREGATION_TEMPORALITY_DELTA"
                     reason = "histogram" if kind == "histogram" else "delta_sum" if is_delta else "cumulative"
                     if reason != "delta_sum" or not delta_sums:
-                        rejections += [Rejection(reason, position, name)] * len(points)
+                        named = name if name in schema.features else None
+                        rejections += [Rejection(reason, position, named)] * len(points)
                         continue
                 if points:
                     metric_names.append(name)
@@ -337,7 +338,7 @@ def test_sums_are_read_if_they_are_of_one_interval_and_that_is_declared(temporal
     for body in bodies(request):
         batch = decoder.decode([body], 0)
         assert batch.values.tolist() == ([] if reason else [[5.0], [6.0]])
-        assert batch.rejections == ([Rejection(reason, 0, "temp")] * 2 if reason else [])
+        assert batch.rejections == ([Rejection(reason, 0, "temp", 2)] if reason else [])
 
 
 @pytest.mark.parametrize("kind", ["histogram", "exponential_histogram", "summary"])

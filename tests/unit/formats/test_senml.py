@@ -39,7 +39,7 @@ def binary(*found):
 
 
 def reasons(batch):
-    return [(r.position, r.reason, r.field) for r in batch.rejections]
+    return [(r.position, r.reason, r.field) for r in batch.rejections for _ in range(r.count)]
 
 
 # RFC 8428, 5.1.2: base name, base time, base unit, and times relative to the base time.

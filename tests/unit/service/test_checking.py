@@ -234,6 +234,6 @@ def test_the_sample_is_the_same_however_the_source_gives_its_lines(folder):
         assert (found.lines, found.usable) == (min(lines, 600), min(lines, 600) // 2)
         total = 0
         while (batch := source.poll(50)) is not None:
-            total += len(batch.times_ms) + len(batch.rejections)
+            total += batch.seen
         assert total == 600
         source.close()
