@@ -20,6 +20,7 @@ from .arrays.estimators import PrivateCenters as PrivateCenters
 from .arrays.estimators import PrivateCovariance as PrivateCovariance
 from .arrays.estimators import PrivateMean as PrivateMean
 from .arrays.frequent import private_frequent as private_frequent
+from .arrays.left_out import ArrayRelease as ArrayRelease
 from .arrays.statistics import private_histogram as private_histogram
 from .arrays.statistics import private_mean as private_mean
 from .arrays.statistics import private_quantiles as private_quantiles
@@ -55,6 +56,7 @@ from .errors import LedgerMismatch as LedgerMismatch
 from .errors import SinkError as SinkError
 from .errors import SourceError as SourceError
 from .errors import UnusablePlan as UnusablePlan
+from .errors import UnusableRecords as UnusableRecords
 from .formats.batch import Rejection as Rejection
 from .noise.samplers import Noise as Noise
 from .noise.samplers import SeededEntropy as SeededEntropy

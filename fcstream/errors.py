@@ -5,6 +5,7 @@
     FcstreamError                    exit code 1
     ├── ConfigError                  2   a configuration or an argument that cannot be used
     │   ├── UnusablePlan             2   a configuration that could never release anything
+    │   ├── UnusableRecords          2   a file, a data frame or an array of which nothing can be used
     │   └── AddressTaken             1   an address to listen at that is not free now: trying again may help
     ├── SourceError                  1   input that cannot be opened or read
     ├── SchemasUnreachable           1   a registry of schemas that does not answer
@@ -62,6 +63,20 @@ class ConfigError(FcstreamError, ValueError):
 
 class UnusablePlan(ConfigError):
     """The configuration would (almost) never release a value, as public arithmetic shows."""
+
+
+class UnusableRecords(ConfigError):
+    """None of the first records can be used, so a setting must be wrong; nothing was charged.
+
+    Attributes
+    ----------
+    reasons : dict of str to int
+        Number of records by the reason why they cannot be used. Exact, so for the owner of the records only.
+    """
+
+    def __init__(self, message: str, key: str, reasons: dict[str, int]) -> None:
+        super().__init__(message, key)
+        self.reasons = reasons
 
 
 class AddressTaken(ConfigError):

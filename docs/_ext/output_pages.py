@@ -7,12 +7,12 @@ from numpydoc.docscrape import NumpyDocString
 from prometheus_client import core
 
 from fcstream import errors
+from fcstream.engine.first_records import REMEDIES
 from fcstream.formats import batch
 from fcstream.local import protocol
 from fcstream.releases.base import Release, Track
 from fcstream.releases.reasons import HINTS, NO_INTERVAL
 from fcstream.service import metrics
-from fcstream.service.batch import REMEDIES
 from fcstream.service.supervisor import STATES
 
 

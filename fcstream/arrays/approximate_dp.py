@@ -12,11 +12,12 @@ from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from ..counting.exact import FriendCounts
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from ..releases.base import Release, ReleaseValues
+from ..releases.base import ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
 from ..releases.statistics.clipped import ClippedCovarianceOptions
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
 from .arguments import named_as_arguments, noise_of, number_of, number_or_none, whole_of, whole_or_none
+from .left_out import ArrayRelease, count_left_out
 from .statistics import _answer, _checked, _grid, _to_release
 
 
@@ -31,7 +32,7 @@ def private_dp_mean(
     bounds: tuple[float, float],
     alpha: float = 0.0,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the (epsilon, delta)-DP mean of an array's rows by FriendlyCore's BasicFilter.
 
     Parameters
@@ -54,7 +55,7 @@ def private_dp_mean(
 
     Returns
     -------
-    Release
+    ArrayRelease
         Its ``rho`` is the loss of the answer in zCDP; ``parts`` holds epsilon and delta.
 
     Privacy
@@ -93,7 +94,7 @@ def private_covariance(
     limit: float = LIMIT,
     eta: float | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the differentially private covariance matrix of an array's columns, and what follows from it.
 
     Parameters
@@ -127,7 +128,7 @@ def private_covariance(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` is the matrix as a list of rows, and ``sigma`` the deviation of the noise of every entry. With
         ``clipped`` ``parts`` holds the correlations and their deviations, the mean, the learned scales, the share of
         rows outside of the ball (``tail_share``), and what `components` and `target` ask for; with ``friendly`` eta,
@@ -213,7 +214,7 @@ def estimate_average(
     outliers: int = 0,
     regime: Regime = "best",
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the (epsilon, delta)-DP mean of a public number of rows, of which neighbors replace one.
 
     This is FriendlyCore's first version.
@@ -242,7 +243,7 @@ def estimate_average(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``parts`` holds the success bit, the stability alpha, the regime, epsilon and delta. Without success the release
         is a refusal (``too_few``).
 
@@ -260,6 +261,7 @@ def estimate_average(
     rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=number_of(radius, "radius"))
     grid = _grid(rows, low, high, step)
     inside = ((rows >= low) & (rows <= high)).all(axis=1, keepdims=True)
+    left_out = count_left_out(rows, int(np.count_nonzero(inside)))
     rows = np.where(inside, rows, low)
     radius_squared = grid.lattice.radius_squared(float(radius))
     share, far = number_of(beta, "beta"), whole_of(outliers, "outliers")
@@ -271,7 +273,8 @@ def estimate_average(
     value = None if outcome.value is None else grid.values(outcome.value)
     sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
     answer = ReleaseValues(value, sigma, parts=outcome.parts, no_interval=outcome.no_interval)
-    return _to_release("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
+    cost = zcdp_of_dp(mechanism.cost)
+    return _to_release("mean", replace(outcome, count=len(rows)), answer, cost, charged, noise, left_out)
 
 
 def _dp_loss(epsilon: Any, delta: Any) -> DPLoss:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -37,6 +37,7 @@ from .arguments import (
     numbers_of,
     whole_or_none,
 )
+from .left_out import count_left_out
 from .statistics import _charge, _loss
 
 T = TypeVar("T", bound=TreeParts)
@@ -62,6 +63,8 @@ class CentersAnswer:
         Noisy number of shards that agreed; None also for a tree, and if the fallback answered.
     spent : PrivacyLoss
         The loss of the stages that were started; the rest of the budget was not spent.
+    left_out : dict of str to int
+        Number of rows that were left out, by reason. **Exact and private: do not publish it.** No part of the answer.
     private : bool
         False if the noise came from a seeded source; such an answer must never be published.
     """
@@ -74,6 +77,7 @@ class CentersAnswer:
     tuples: int | None
     spent: PrivacyLoss
     private: bool
+    left_out: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 def private_centers(
@@ -225,12 +229,13 @@ def private_centers(
         if _tree_is_nearer(job, loss, lattice, ends):
             return _tree_centers(rows, k, ends, rho, step, noise)
     mechanism = job.mechanism(loss, lattice)
+    within = rows if bounds is None else rows[((rows >= low) & (rows <= high)).all(axis=1)]
+    near = _near(within, job, lattice)
+    left_out = count_left_out(rows, len(near), may_be_none=True)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
-    if bounds is not None:
-        rows = rows[((rows >= low) & (rows <= high)).all(axis=1)]
-    found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
-    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+    found = mechanism.find(_held(lattice.coordinates(near)), noise, charge.start)
+    return _centers_answer(found, step, mechanism.loss - charge.unused, noise, left_out)
 
 
 def _tree_centers(
@@ -241,11 +246,11 @@ def _tree_centers(
     step: float,
     noise: Noise,
 ) -> CentersAnswer:
-    mechanism, points = _by_tree(TreeClustering, rows, k, bounds, rho, Lattice(step))
+    mechanism, points, left_out = _by_tree(TreeClustering, rows, k, bounds, rho, Lattice(step))
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
     found = mechanism.find(points, noise, charge.start)
-    return _centers_answer(found, step, mechanism.loss - charge.unused, noise)
+    return _centers_answer(found, step, mechanism.loss - charge.unused, noise, left_out)
 
 
 def _by_tree(
@@ -255,14 +260,15 @@ def _by_tree(
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
     rho: float,
     lattice: Lattice,
-) -> tuple[T, NDArray[np.float64]]:
-    """Make a mechanism by a tree, and round the rows of the public box to the lattice."""
+) -> tuple[T, NDArray[np.float64], dict[str, int]]:
+    """Make a mechanism by a tree, round the rows of the public box to the lattice, and count the others."""
     low, high = bounds
     box = _box(lattice, bounds)
     with named_as_arguments():
         mechanism = made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
-    return mechanism, lattice.coordinates(rows[inside])
+    left_out = count_left_out(rows, int(np.count_nonzero(inside)))
+    return mechanism, lattice.coordinates(rows[inside]), left_out
 
 
 def _box(lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> PublicBox:
@@ -284,7 +290,9 @@ def _tree_is_nearer(
     return compared.tree <= compared.tuples
 
 
-def _centers_answer(found: ClusterCenters, step: float, spent: PrivacyLoss, noise: Noise) -> CentersAnswer:
+def _centers_answer(
+    found: ClusterCenters, step: float, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
+) -> CentersAnswer:
     return CentersAnswer(
         status="refused" if found.centers is None else "released",
         reason=found.reason,
@@ -294,6 +302,7 @@ def _centers_answer(found: ClusterCenters, step: float, spent: PrivacyLoss, nois
         tuples=found.tuples,
         spent=spent,
         private=noise.private,
+        left_out=left_out,
     )
 
 
@@ -343,6 +352,7 @@ class MixtureAnswer:
     tuples: int | None
     spent: PrivacyLoss
     private: bool
+    left_out: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 def private_mixture(
@@ -412,11 +422,12 @@ def private_mixture(
         if given := [name for name, value in alone.items() if value is not None]:
             raise ConfigError("belongs to methods 'friendly' and 'ktuples', which need all of `delta`, `size_hint` and "
                               "`spread`: leave it out", given[0])  # fmt: skip
-        tree, kept = _by_tree(TreeMixture, rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, lattice)
+        box = _bounds(bounds, ball, center, rows.shape[1])
+        tree, kept, left_out = _by_tree(TreeMixture, rows, k, box, rho, lattice)
         charge = _charge(tree.loss)
         charge.open(tree.loss)
         found = tree.find(_held(kept), noise, charge.start)
-        return _mixture_answer(found, step, tree.loss - charge.unused, noise)
+        return _mixture_answer(found, step, tree.loss - charge.unused, noise, left_out)
     if not isinstance(k, int):
         raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
     if ball is None or size_hint is None or spread is None:
@@ -425,14 +436,17 @@ def private_mixture(
     where = _center(center, rows.shape[1])
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
-    made = Learned.of(job, loss, lattice)
+    made, near = Learned.of(job, loss, lattice), _near(rows, job, lattice)
+    left_out = count_left_out(rows, len(near), may_be_none=True)
     charge = _charge(made.loss)
     charge.open(made.loss)
-    found = made.release(_view(rows, job, lattice), noise, charge.start)
-    return _mixture_answer(found, step, made.loss - charge.unused, noise)
+    found = made.release(_held(lattice.coordinates(near)), noise, charge.start)
+    return _mixture_answer(found, step, made.loss - charge.unused, noise, left_out)
 
 
-def _mixture_answer(found: ClusterMixture, step: float, spent: PrivacyLoss, noise: Noise) -> MixtureAnswer:
+def _mixture_answer(
+    found: ClusterMixture, step: float, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
+) -> MixtureAnswer:
     return MixtureAnswer(
         status="refused" if found.reason else "released",
         reason=found.reason,
@@ -444,6 +458,7 @@ def _mixture_answer(found: ClusterMixture, step: float, spent: PrivacyLoss, nois
         tuples=found.tuples,
         spent=spent,
         private=noise.private,
+        left_out=left_out,
     )
 
 
@@ -454,12 +469,11 @@ def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]
     return where
 
 
-def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
-    """Round the rows near the public ball to the lattice, and return their view."""
+def _near(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> NDArray[np.float64]:
+    """Return the rows near the public ball."""
     for x in job.center:
         lattice.check_range(x - job.ball, x + job.ball, "ball")
-    near = (np.abs(rows - job.center) <= job.ball).all(axis=1)  # also False for NaN
-    return _held(lattice.coordinates(rows[near]))
+    return rows[(np.abs(rows - job.center) <= job.ball).all(axis=1)]  # without those with NaN
 
 
 def _held(points: NDArray[np.float64]) -> WindowView:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError
 from ..formats.batch import as_objects
 from ..formats.rows import read_labels, whole_cells
-from ..formats.texts import MAX_BYTES, plain_texts
+from ..formats.texts import MAX_BYTES, UnusableRecord, parse_text, plain_texts
 from ..noise.samplers import Noise
-from ..releases.base import Release
 from ..releases.options import BuildContext
 from ..releases.statistics.frequent import FrequentOptions
 from ..stream.lattice import Grid, Lattice
 from ..stream.user_values import UserValues
 from .arguments import named_as_arguments, noise_of, whole_of, whole_or_none
+from .left_out import ArrayRelease, check_some
 from .statistics import _charge, _loss, _to_release
 
 
@@ -30,7 +32,7 @@ def private_frequent(
     values_per_user: int | None = None,
     max_bytes: int = MAX_BYTES,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the texts that many entries of a list have, with their noisy numbers; nobody has to declare the texts.
 
     Parameters
@@ -53,7 +55,7 @@ def private_frequent(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` holds the noisy numbers of the texts in ``parts["levels"]``, largest first, and ``parts["threshold"]``
         is the least noisy number that is told. Or a refusal: ``too_many_values``.
 
@@ -93,14 +95,20 @@ def private_frequent(
         mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ConfigError("must be a sequence of texts", "values")
-    texts = as_objects(plain_texts(whole_cells(values), whole_of(max_bytes, "max_bytes")))
+    cells, most = whole_cells(values), whole_of(max_bytes, "max_bytes")
+    texts = as_objects(plain_texts(cells, most))
     usable = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
     counter = mechanism.counter(0, 1, noise)
+    reasons = Counter(_reason(cells[i], most) for i in np.flatnonzero(~usable).tolist())
+    if ids is not None:
+        names, odd = read_labels(ids, len(texts))
+        reasons.update(reason for i, reason in odd.items() if usable[i])
+        usable[list(odd)] = False
+    left_out = dict(sorted(reasons.items()))
+    check_some(len(texts), int(np.count_nonzero(usable)), left_out, "values")
     if ids is None:
         counter.add(0, texts[usable])
     else:
-        names, odd = read_labels(ids, len(texts))
-        usable[list(odd)] = False
         users = UserValues(mechanism.per_user, noise.entropy.words(8).tobytes())
         users.add(0, names[usable], np.zeros(int(usable.sum()), np.int64), texts[usable])
         held = users.read(0, b"")[1]
@@ -109,4 +117,12 @@ def private_frequent(
     charge = _charge(mechanism.loss)
     outcome = mechanism.release(counter.view([0]), charge, noise)
     answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
-    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
+    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise, left_out)
+
+
+def _reason(cell: Any, max_bytes: int) -> str:
+    try:
+        parse_text(None if isinstance(cell, float) and cell != cell else cell, max_bytes)
+    except UnusableRecord as refused:
+        return refused.reason
+    return ""

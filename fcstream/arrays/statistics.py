@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
 from ..noise.samplers import Noise
-from ..releases.base import Outcome, Release, ReleaseValues
+from ..releases.base import Outcome, ReleaseValues
 from ..releases.intervals import with_intervals
 from ..releases.means.searched import SearchOptions
 from ..releases.options import BuildContext, Options
@@ -34,6 +34,7 @@ from .arguments import (
     two_ends_of,
     whole_or_none,
 )
+from .left_out import ArrayRelease, count_left_out
 
 
 def private_mean(
@@ -53,7 +54,7 @@ def private_mean(
     outliers: float | str = 0.0,
     scale: str | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the differentially private mean of an array's rows, with outliers left out or moved nearer.
 
     Parameters
@@ -93,7 +94,7 @@ def private_mean(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` and ``sigma`` in the rows' units, or a refusal: ``too_few`` rows, or ``no_core`` if there are enough
         rows but they lie too far apart. ``parts["tail_share"]`` is the noisy share of rows that were left out, or
         clipped, where the spread is found privately.
@@ -154,7 +155,7 @@ def private_sum(
     step: float,
     bounds: tuple[float, float],
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the differentially private sum of each column of an array.
 
     Parameters
@@ -172,7 +173,7 @@ def private_sum(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` and ``sigma`` in the rows' units.
 
     Raises
@@ -208,7 +209,7 @@ def private_histogram(
     edges: Sequence[float] | None = None,
     categories: Sequence[float] | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release differentially private counts of an array's values in public bins, empty bins included.
 
     Parameters
@@ -230,7 +231,7 @@ def private_histogram(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` holds the noisy counts, ``sigma`` the standard deviation of their noise, and ``parts`` the edges of
         the bins or the categories.
 
@@ -261,7 +262,7 @@ def private_histogram(
         edges=None if edges is None else numbers_of(edges, "edges"),
         categories=None if categories is None else numbers_of(categories, "categories"),
     )
-    return _answer(options, column, _grid(column, low, high, step), noise)
+    return _answer(options, column, _grid(column, low, high, step), noise, name="values")
 
 
 def private_quantiles(
@@ -272,7 +273,7 @@ def private_quantiles(
     step: float,
     bounds: tuple[float, float],
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release differentially private quantiles of an array's values, of which only a public range must be known.
 
     Parameters
@@ -292,7 +293,7 @@ def private_quantiles(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` holds the quantiles, ascending, unless the release is a refusal (``too_few``). ``parts["rank_sigma"]``
         says by how many values their ranks are typically wrong.
 
@@ -318,7 +319,7 @@ def private_quantiles(
     """
     column, low, high = _checked(_as_column(values), bounds, rho=rho)
     options = QuantilesOptions(rho=float(rho), quantiles=numbers_of(quantiles, "quantiles"))
-    return _answer(options, column, _grid(column, low, high, step), noise)
+    return _answer(options, column, _grid(column, low, high, step), noise, name="values")
 
 
 def private_variance(
@@ -334,7 +335,7 @@ def private_variance(
     radius_min: float | None = None,
     radius_max: float | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release the differentially private variance of each column of an array around a private mean, without outliers.
 
     Parameters
@@ -346,7 +347,7 @@ def private_variance(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` and ``sigma`` in squared units of the rows, and the mean and its noise in ``parts``; or a refusal.
 
     Raises
@@ -430,12 +431,27 @@ def _grid(rows: NDArray[np.float64], low: float, high: float, step: float, *, le
     return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
 
 
-def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Noise | None) -> Release:
-    """Release rows as if they were one window of a stream; rows out of range are left out."""
+def _answer(
+    options: Options,
+    rows: NDArray[np.float64],
+    grid: Grid,
+    noise: Noise | None,
+    *,
+    name: str = "points",
+    beyond: str = "out_of_range",
+) -> ArrayRelease:
+    """Release rows as if they were one window of a stream; rows out of range are left out, for the reason `beyond`.
+
+    Raises
+    ------
+    UnusableRecords
+        None of them is in range.
+    """
     noise = noise_of(noise)
     with named_as_arguments():
         mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
-    rows = rows_inside(rows, grid)
+    given, rows = rows, rows_inside(rows, grid)
+    left_out = count_left_out(given, len(rows), beyond=beyond, name=name)
     if isinstance(mechanism, ClippedCovariance):
         view: Any = RowsView(rows, grid)
     else:
@@ -445,15 +461,21 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
     charge = _charge(mechanism.loss)
     outcome = mechanism.release(view, charge, noise)
     answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
-    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
+    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise, left_out)
 
 
 def _to_release(
-    kind: str, outcome: Outcome, answer: ReleaseValues, spent: PrivacyLoss, capacity: PrivacyLoss, noise: Noise
-) -> Release:
+    kind: str,
+    outcome: Outcome,
+    answer: ReleaseValues,
+    spent: PrivacyLoss,
+    capacity: PrivacyLoss,
+    noise: Noise,
+    left_out: dict[str, int],
+) -> ArrayRelease:
     """Make the release for an array, with the loss it spent and the capacity, the largest loss it could have spent."""
     answer = with_intervals(kind, answer)
-    return Release(
+    return ArrayRelease(
         stream="array",
         window_open_ms=0,
         window_close_ms=0,
@@ -471,4 +493,5 @@ def _to_release(
         private=noise.private,
         parts=answer.parts,
         interval=answer.interval,
+        left_out=left_out,
     )

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..accounting.losses import DPLoss, zcdp_of_dp
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from ..releases.base import Release
 from ..releases.tables.documents import MAX_ROWS
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
 from .arguments import number_of, whole_of, whole_or_none
+from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
 
@@ -31,7 +31,7 @@ def private_synthetic(
     projection: str = "learned",
     kappa: float = 0.5,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release a differentially private mixture that draws synthetic rows of a table of Booleans and categories.
 
     Parameters
@@ -60,7 +60,7 @@ def private_synthetic(
 
     Returns
     -------
-    Release
+    ArrayRelease
         A mixture, or a refusal (``too_few``); `synthetic_rows` draws its rows.
 
     Raises
@@ -109,7 +109,7 @@ def private_synthetic(
         kappa=number_of(kappa, "kappa"),
     )
     table, grid = _coded(rows, levels)
-    return _answer(options, table, grid, noise)
+    return _answer(options, table, grid, noise, name="rows", beyond="unknown_level")
 
 
 def private_marginals(
@@ -119,7 +119,7 @@ def private_marginals(
     order: int = 2,
     levels: Sequence[int] | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release differentially private contingency tables of all pairs (or triples) of columns of a table of codes.
 
     Parameters
@@ -133,7 +133,7 @@ def private_marginals(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` holds one list of counts for each table, in which the last column's levels vary fastest;
         ``parts["tables"]`` names the tables' columns.
 
@@ -159,11 +159,12 @@ def private_marginals(
     """
     table, grid = _coded(rows, levels)
     _loss(rho, 0.0)
-    return _answer(MarginalsOptions(rho=float(rho), order=whole_of(order, "order")), table, grid, noise)
+    options = MarginalsOptions(rho=float(rho), order=whole_of(order, "order"))
+    return _answer(options, table, grid, noise, name="rows", beyond="unknown_level")
 
 
 def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
-    """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is out of range."""
+    """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is no level."""
     table = as_rows(rows, "rows", "a rectangular array of codes")
     if not (levels is None or isinstance(levels, (Sequence, np.ndarray))) or isinstance(levels, str):
         raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
@@ -171,7 +172,7 @@ def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.fl
     if len(sizes) != table.shape[1] or min(sizes) < 2:
         raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
     with np.errstate(invalid="ignore"):
-        table = np.where(table == np.floor(table), table, -1.0)
+        table = np.where((table == np.floor(table)) | ~np.isfinite(table), table, -1.0)
     features = [
         Feature(f"x{k}", 0.0, size - 1.0, levels=("false", "true") if size == 2 else tuple(map(str, range(size))))
         for k, size in enumerate(sizes)

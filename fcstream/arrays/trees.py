@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from ..releases.base import Release
 from ..releases.options import Options
 from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
 from .arguments import ends_of, number_of, texts_of, whole_of, whole_or_none
+from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
 _ROWS = 1000
@@ -30,7 +30,7 @@ def private_tree(
     names: Sequence[str] | None = None,
     max_boxes: int = 1000,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release where an array's rows lie, as boxes with noisy numbers of rows: small boxes where there are many.
 
     Parameters
@@ -52,7 +52,7 @@ def private_tree(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value`` and ``sigma``: the noisy number of rows of each box and the deviation of its noise; ``parts["low"]``,
         ``parts["high"]``, ``parts["means"]``: its ends, and the noisy mean of its rows. `count_in_range` reads it. Or a
         refusal: ``too_few`` rows.
@@ -98,7 +98,7 @@ def private_points(
     rows: int = _ROWS,
     size_hint: int | None = None,
     noise: Noise | None = None,
-) -> Release:
+) -> ArrayRelease:
     """Release points that stand for an array's rows: made-up rows that lie where these do.
 
     Parameters
@@ -115,7 +115,7 @@ def private_points(
 
     Returns
     -------
-    Release
+    ArrayRelease
         ``value``: the points; ``parts["weights"]``: their weights, which are all the same for a tree. Or a refusal:
         ``too_few`` rows.
 
@@ -165,7 +165,7 @@ def _released(
     bounds: tuple[float | Sequence[float], float | Sequence[float]],
     names: Sequence[str] | None,
     noise: Noise | None,
-) -> Release:
+) -> ArrayRelease:
     """Release rows of a public box, whose columns may have names."""
     rows = as_rows(points, "points")
     low, high = ends_of(bounds, rows.shape[1])

@@ -19,9 +19,9 @@ from .terminal import say
 
 if TYPE_CHECKING:
     from ..config import Config
+    from ..engine.first_records import InputCheck
     from ..formats.batch import Rejection
     from ..service.batch import ProgressLine, Summary
-    from ..service.checking import InputCheck
 
 
 @main.command()
@@ -199,6 +199,8 @@ def _run_here(config: Config, report: RunReport, progress: ProgressLine, uncheck
         # The ledger is opened first, so that a file which another run writes is not touched.
         engine = open_engine(config, on_rejection=lambda found: [write(found) for write in rejections])
         stack.callback(engine.abort)
+        if unchecked:
+            engine.first_records.ignore()
         assert config.sink is not None
         writer = open_sink(config.sink.url)
         stack.callback(writer.close)

@@ -32,6 +32,7 @@ from .key_discovery import (
 from .sections import BudgetSection, KeyDiscoverySection, Sections, WindowSection
 from .specification import promise, specification
 
+_DAY_MS = 86_400_000
 FINDER = ""
 """Instead of a key: the part of a stream that finds its keys. No key is empty."""
 _NOTHING = PrivacyLoss()
@@ -142,6 +143,7 @@ class Job:
         keys, shares = _keys(config)
         grid = grid_of(config)
         schedule = _schedule(window)
+        schema = replace(schema, dates=schedule.length_ms % _DAY_MS == 0)
         answers = answers_of(config, grid, schedule)
         finding: PrivacyLoss | None = None
         if discovery_of(config) is not None:
@@ -201,7 +203,7 @@ def _with_finder(config: Sections, job: Job, loss: PrivacyLoss) -> Job:
     answers, is_event = finder_answers(config, schedule, job.answers.loss), job.terms.unit == "event"
     found = replace(
         job,
-        schema=finder_schema(config, job.schema.user),
+        schema=replace(finder_schema(config, job.schema.user), dates=job.schema.dates),
         grid=answers[0].grid,
         schedule=schedule,
         answers=answers,

@@ -199,6 +199,7 @@ class DiscoveringEngine(KeyedEngine):
         """Add one batch of decoded records, see `Engine.take`. Every partition may carry any key."""
         with self._lock:
             self._check_open()
+            self.first_records.see(batch)
             rejections = list(batch.rejections)
             rows = self._fine_rows(batch, arrivals, rejections, identified)
             periods = rows.windows // self._found.period_windows
@@ -252,6 +253,7 @@ class DiscoveringEngine(KeyedEngine):
             if not self._is_over:
                 self.acknowledge()
                 if self.job.clock == "eof":
+                    self.first_records.check(self.abort)
                     while self._close_window(None):
                         pass
                 elif self._held or any(engine.has_records for engine in self._everyone):

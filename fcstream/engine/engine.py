@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,36 +12,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..config import Config, Job
+from ..config import Config
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch
 from ..formats.rows import read_moment
 from ..ledgers import ChargeResult, Ledger, RecentLedger, SealedRelease, WindowKey, open_ledger
 from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
-from ..releases.answers import Answers, groups_of
-from ..releases.base import Counter, Release, from_lines
+from ..releases.base import Release, from_lines
 from ..runtime.undo import on_error
 from ..stream.admission import admit
-from ..stream.user_groups import UserGroups
 from .closing import AskedWindows, DrawnWindows, WindowCloser
+from .first_records import FirstRecords
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .outbox import Outbox
 from .progress import Progress, warn_of_loss
-from .records import OpenRecords
+from .records import CounterFactory, OpenRecords, default_counters
 
 MAX_WINDOWS_AT_ONCE = 1000
 """Number of windows after which one call of `Engine.advance` or `push` leaves the others to the next call."""
-CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | None"]]
-"""Makes the counters of a job's open windows, for the answers of the next one: of all records, and, with the unit
-``user``, of one point for each user.
-"""
-
-
-def default_counters(job: Job, answers: Answers, noise: Noise) -> tuple[Counter, UserGroups | None]:
-    """Make the counters of an engine whose records are pushed."""
-    users = UserGroups(job.width, groups_of(answers)) if job.terms.unit == "user" else None
-    return answers.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
 class Engine:
@@ -133,6 +122,7 @@ class Engine:
         if users is not None:
             users.keep_texts(self._ledger.salt)
         self._records = OpenRecords(job, self._ledger, counter, users)
+        self.first_records = FirstRecords(job)
         self._lock = threading.RLock()
         self._closed = False
         if job.clock == "wall" and not self._begins_with_others:
@@ -306,6 +296,7 @@ class Engine:
             self._check_open()
             if (batch.users is not None) != (self.job.terms.unit == "user"):
                 raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
+            self.first_records.see(batch)
             found = admit(self.job, batch, arrivals, self._records.duplicates(batch) if identified else None)
             rows = self._progress.open_rows(batch, found)
             self.rejections.add(found.rejections)
@@ -349,6 +340,7 @@ class Engine:
         """
         if now_ms is not None:
             self.begin(now_ms)
+        self.first_records.check()
         while True:
             with self._lock:
                 closed = self._close_next(now_ms)
@@ -492,11 +484,18 @@ class Engine:
         They count as published when `acknowledge` is called or the ``with`` block ends without an error. With other
         clocks windows that are not over stay open for the next engine and their records are lost; if there are any,
         the log has a warning, for the operator only.
+
+        Raises
+        ------
+        UnusableRecords
+            With clock ``eof``, if records were pushed and none of the first 1,000 can be used: no window is closed,
+            and nothing is charged.
         """
         with self._lock:
             if not self._closed:
                 self._acknowledge_returned()
                 if self.job.clock == "eof":
+                    self.first_records.check(self.abort)
                     while self._close_next(None):
                         pass
                 else:

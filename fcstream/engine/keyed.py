@@ -24,8 +24,10 @@ from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..runtime.garbage import paused_garbage_collection
 from ..stream.admission import part_codes
-from .engine import MAX_WINDOWS_AT_ONCE, CounterFactory, Engine, default_counters
+from .engine import MAX_WINDOWS_AT_ONCE, Engine
+from .first_records import FirstRecords
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .records import CounterFactory, default_counters
 from .routing import RoutedRecords, distribute, route
 from .shared_users import UserAccount
 from .together import MAX_WINDOWS, KeysInOrder, acknowledge_together, close_together, locked, raise_first
@@ -35,6 +37,10 @@ class _KeyPart(Engine):
     """The engine of one key, which begins with those of all others."""
 
     _begins_with_others = True
+
+    def close(self) -> list[Release]:
+        self.first_records.ignore()  # those of all keys are looked at together
+        return super().close()
 
 
 class KeyedEngine:
@@ -137,6 +143,7 @@ class KeyedEngine:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         self.job = self.config.job
         self.rejections = Rejections(self.job.terms.stream, on_rejection)
+        self.first_records = FirstRecords(self.job)
         self._closes_together = False
         self._index: dict[str, int] = {}
         self._engines: dict[int, Engine] = {}
@@ -249,6 +256,7 @@ class KeyedEngine:
             if batch.keys is None:
                 raise ConfigError("must have keys", "batch")
             here: Collection[str] = self._mine if assigned_keys is None else self._mine.intersection(assigned_keys)
+            self.first_records.see(batch)
             rejections = list(batch.rejections)
             index = self._index if len(here) == len(self._index) else {key: self._index[key] for key in here}
             codes = part_codes(batch, index, self.job.schema.key, rejections)
@@ -299,6 +307,7 @@ class KeyedEngine:
         """See `Engine.closing`; key by key, or window by window where users have one filter for all keys."""
         if now_ms is not None:
             self.begin(now_ms)
+        self.first_records.check()
         steps = self._steps(now_ms)
         while True:
             with self._lock:
@@ -338,6 +347,7 @@ class KeyedEngine:
         with self._lock:
             self.acknowledge()
             if self.job.clock == "eof":
+                self.first_records.check(self.abort)
                 for errors in self._steps(None):
                     raise_first(errors)
             return self._gather(Engine.close, acknowledging=False)

@@ -8,9 +8,10 @@ from ..config import Config
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from .discovering import DiscoveringEngine
-from .engine import CounterFactory, Engine, default_counters
+from .engine import Engine
 from .intake import OnRejection
 from .keyed import KeyedEngine
+from .records import CounterFactory, default_counters
 
 
 def open_engine(

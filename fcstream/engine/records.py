@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,13 +11,25 @@ from numpy.typing import NDArray
 from ..config import Job
 from ..formats.batch import Batch, SeenPositions
 from ..ledgers import Ledger
-from ..releases.answers import AnswerCounters
+from ..noise.samplers import Noise
+from ..releases.answers import AnswerCounters, Answers, groups_of
 from ..releases.base import Counter
 from ..stream.admission import Admitted
 from ..stream.selection import Rows, with_codes
 from ..stream.user_groups import GroupUsers, UserGroups, WindowUsers
 from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
+
+CounterFactory = Callable[[Job, Answers, Noise], tuple[Counter, "UserGroups | None"]]
+"""Makes the counters of a job's open windows, for the answers of the next one: of all records, and, with the unit
+``user``, of one point for each user.
+"""
+
+
+def default_counters(job: Job, answers: Answers, noise: Noise) -> tuple[Counter, UserGroups | None]:
+    """Make the counters of an engine whose records are pushed."""
+    users = UserGroups(job.width, groups_of(answers)) if job.terms.unit == "user" else None
+    return answers.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
 class OpenRecords:

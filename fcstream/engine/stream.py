@@ -192,12 +192,12 @@ class Stream:
         return "" if self.config.ledger is None else self.config.ledger.url
 
     @overload
-    def run(self, frames: Frame) -> Frame: ...
+    def run(self, frames: Frame, *, unchecked: bool = False) -> Frame: ...
 
     @overload
-    def run(self, frames: Iterable[Frame]) -> Frame: ...
+    def run(self, frames: Iterable[Frame], *, unchecked: bool = False) -> Frame: ...
 
-    def run(self, frames: Any) -> Any:
+    def run(self, frames: Any, *, unchecked: bool = False) -> Any:
         """Release every window of the schedule from all of its records.
 
         Parameters
@@ -205,6 +205,8 @@ class Stream:
         frames : data frame, or iterable of data frames
             All records, at once or in batches that need not fit into memory together: data frames of pandas or polars,
             or tables of Arrow, with columns named as in the configuration. Other columns are not read.
+        unchecked : bool
+            Do not look first whether any of the first 1,000 records can be used.
 
         Returns
         -------
@@ -228,6 +230,8 @@ class Stream:
         ------
         ConfigError
             The clock is not ``eof``, or a column is missing. Single bad rows are rejected instead, see `rejected`.
+        UnusableRecords
+            None of the first 1,000 records can be used; nothing was charged.
         BudgetExhausted
             With ``budget.exhausted = "stop"``; `releases` then has the windows before.
         EngineClosed, LedgerError
@@ -237,6 +241,8 @@ class Stream:
             raise ConfigError(f"must be 'eof' to run data frames, got {clock!r}: see `Stream.engine`", "window.clock")
         first, batches = _batches(frames)
         with self.engine() as engine:
+            if unchecked:
+                engine.first_records.ignore()
             self._keep(engine.unpublished())
             former = engine.known_keys if isinstance(engine, DiscoveringEngine) else ()
             try:

@@ -217,7 +217,7 @@ class ArrowRows:
         times = np.zeros(len(column), np.int64)
         for i, value in enumerate(self._python(column)):
             try:
-                times[i] = parse_time(value, unit)
+                times[i] = parse_time(value, unit, dates=self._schema.dates)
             except UnusableRecord as refused:
                 rejections[i] = Rejection(refused.reason, int(at[i]), name)
         return times

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from .envelopes import AskedFields, EnvelopeField, asked_fields
 from .paths import FieldPath
+from .positions import SeenPositions as SeenPositions
 from .rejections import Rejection as Rejection
 from .rejections import tallied, total
 from .texts import UnusableRecord as UnusableRecord
@@ -33,7 +34,7 @@ MEANINGS = {
     "not_a_number": "text, a Boolean or a list where a number must stand",
     "not_finite": "NaN, infinity, or beyond a double",
     "out_of_range": "outside the feature's public range",
-    "bad_time": "an event time that cannot be read",
+    "bad_time": "an event time that cannot be read, or a date without a time where windows are no whole days",
     "time_out_of_range": "outside the public schedule, or too far ahead of its own arrival (`window.ahead`)",
     "late": "arrived after close and lateness of every window it belongs to: raise `window.lateness`",
     "window_closed": "all its windows have a release already: raise `window.lateness`",
@@ -58,6 +59,8 @@ LONGEST_LABEL = 1024
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_LONGEST_DATE = 10
+"""Characters of a date in ISO 8601; with an hour it has more."""
 
 
 @dataclass(slots=True)
@@ -106,41 +109,6 @@ class Batch:
         )
 
 
-class SeenPositions:
-    """The set of source positions that were seen, stored as runs: consecutive positions take no further memory."""
-
-    def __init__(self) -> None:
-        self._starts = np.empty(0, np.int64)
-        self._ends = np.empty(0, np.int64)  # inclusive
-
-    def fresh(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which positions are new: not seen before, and the first among equal ones."""
-        order = np.argsort(positions, kind="stable")
-        ordered = positions[order]
-        new = np.ones(len(ordered), np.bool_)
-        new[1:] = ordered[1:] != ordered[:-1]
-        run = np.searchsorted(self._starts, ordered, "right") - 1
-        if len(self._starts):
-            new &= (run < 0) | (ordered > self._ends[run])
-        fresh = np.empty(len(ordered), np.bool_)
-        fresh[order] = new
-        return fresh
-
-    def add(self, positions: NDArray[np.int64]) -> None:
-        """Count these positions as seen from now on."""
-        points = np.unique(positions[self.fresh(positions)])
-        starts = np.concatenate([self._starts, points])
-        ends = np.concatenate([self._ends, points])
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
-        if len(starts) == 0:
-            return
-        begins = np.ones(len(starts), np.bool_)
-        begins[1:] = starts[1:] > ends[:-1] + 1
-        self._starts = starts[begins]
-        self._ends = ends[np.append(np.flatnonzero(begins)[1:] - 1, len(ends) - 1)]
-
-
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The fields of a record.
@@ -150,7 +118,8 @@ class Schema:
     record may lack; the features that hold texts, with the most bytes of each; and all features in the order of the
     configuration, if some hold texts. Then, by field, where it stands if not under its literal name; where the list
     stands whose elements are the records; the features whose numbers may come as text; and what stands between the
-    levels of a topic; and the headers that the format of the messages reads itself.
+    levels of a topic; the headers that the format of the messages reads itself; and whether a date without a time is an
+    event time, its midnight: it is no instant unless windows last whole days.
     """
 
     time: str
@@ -168,6 +137,7 @@ class Schema:
     quoted: frozenset[str] = frozenset()
     topic_separator: str = "/"
     headers: frozenset[str] = frozenset()
+    dates: bool = True
 
     @property
     def is_flat(self) -> bool:
@@ -262,12 +232,19 @@ def _written(place: FieldPath | EnvelopeField) -> str:
     return place.column if isinstance(place, FieldPath) else place.text
 
 
-def parse_iso8601(text: str) -> int:
+def parse_iso8601(text: str, *, dates: bool = True) -> int:
     """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T.
 
-    As in RFC 3339, letters may be small.
+    As in RFC 3339, letters may be small. `dates`: a date without a time is its midnight.
+
+    Raises
+    ------
+    ValueError, OverflowError
     """
-    moment = datetime.fromisoformat(text.strip().upper())
+    text = text.strip()
+    if not dates and len(text) <= _LONGEST_DATE:
+        raise ValueError
+    moment = datetime.fromisoformat(text.upper())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
@@ -277,8 +254,8 @@ class Milliseconds(int):
     """A time whose unit is milliseconds, whatever the unit of a schema is."""
 
 
-def parse_time(value: Any, unit: str) -> int:
-    """Convert one event time in `unit` to Unix milliseconds, rounded down.
+def parse_time(value: Any, unit: str, *, dates: bool = True) -> int:
+    """Convert one event time in `unit` to Unix milliseconds, rounded down; see `parse_iso8601`.
 
     Raises
     ------
@@ -291,7 +268,7 @@ def parse_time(value: Any, unit: str) -> int:
         return _checked(int(value))
     try:
         if unit == "iso8601":
-            return parse_iso8601(value)
+            return parse_iso8601(value, dates=dates)
         if unit in PER_MILLISECOND:
             return _checked(_ticks(value) // PER_MILLISECOND[unit])
         number = parse_number(value)
@@ -499,7 +476,7 @@ def batch_from_rows(
             continue
         name = schema.time
         try:
-            time = parse_time(row.get(name), schema.time_unit)
+            time = parse_time(row.get(name), schema.time_unit, dates=schema.dates)
             numbers = []
             for name in schema.features:
                 numbers.append(parse_feature(row.get(name), name, schema, texts=texts))

@@ -17,7 +17,7 @@ _LARGEST = 2**62
 def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
     """Convert event times to milliseconds as float64, NaN for rows that need the slow path."""
     if schema.time_unit == "iso8601":
-        return np.fromiter(map(_iso_or_nan, times), np.float64, count)
+        return np.fromiter((_iso_or_nan(text, schema.dates) for text in times), np.float64, count)
     if schema.time_unit in PER_MILLISECOND:
         return _whole_milliseconds(times, count, PER_MILLISECOND[schema.time_unit])
     timestamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
@@ -47,9 +47,9 @@ def _whole_milliseconds(times: Iterable[Any], count: int, ticks: int) -> NDArray
     )
 
 
-def _iso_or_nan(text: str | None) -> float:
+def _iso_or_nan(text: str | None, dates: bool) -> float:
     try:
-        return float(parse_iso8601(text)) if text else math.nan
+        return float(parse_iso8601(text, dates=dates)) if text else math.nan
     except (ValueError, OverflowError):
         return math.nan
 

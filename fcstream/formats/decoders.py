@@ -184,7 +184,7 @@ class Objects:
                 value = row.get(name)
                 try:
                     if is_time:
-                        parse_time(value, self._schema.time_unit)
+                        parse_time(value, self._schema.time_unit, dates=self._schema.dates)
                     elif name in self._schema.labels:
                         parse_label_of(value, name, self._schema)
                     else:

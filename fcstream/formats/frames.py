@@ -119,11 +119,11 @@ def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
             np.isnat(times), math.nan, np.where(good, timestamps.astype(np.float64), math.inf)
         )
     if times.dtype.kind == "O" and any(isinstance(value, (datetime, np.datetime64)) for value in times):
-        return replace(schema, time_unit="ms"), as_objects([_timestamp(value, schema.time_unit) for value in times])
+        return replace(schema, time_unit="ms"), as_objects([_timestamp(value, schema) for value in times])
     return schema, times
 
 
-def _timestamp(value: Any, unit: str) -> float | None:
+def _timestamp(value: Any, schema: Schema) -> float | None:
     """Return one cell's time in milliseconds; None if there is none, infinity if it cannot be read."""
     if isinstance(value, np.datetime64):
         (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
@@ -131,7 +131,7 @@ def _timestamp(value: Any, unit: str) -> float | None:
     if isinstance(value, datetime):
         return datetime_to_ms(value) if value == value else None
     try:
-        return parse_time(_cell(value), unit)
+        return parse_time(_cell(value), schema.time_unit, dates=schema.dates)
     except UnusableRecord as refused:
         return None if refused.reason == "missing" else math.inf
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from ..config import Config, Job, UrlSection
 from ..config.durations import NOW
-from ..engine.engine import CounterFactory, Engine, default_counters
+from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
+from ..engine.records import CounterFactory, default_counters
 from ..errors import BudgetExhausted, ConfigError
 from ..formats.batch import Batch
 from ..ledgers.memory import MemoryLedger
@@ -353,6 +354,7 @@ def run_once(
         engine = KeyedEngine(config, ledgers=ledgers, noise=noise, on_rejection=_ignore, stores=stores)
     else:
         engine = Engine(config, ledger=_ledger(job), noise=noise, on_rejection=_ignore, stores=stores)
+    engine.first_records.ignore()  # who rehearses says more about records that cannot be used
     found: list[Release] = []
     with without_garbage_collection():
         try:

@@ -15,6 +15,7 @@ from ..connectors.sinks import SearchedSink, Sink
 from ..connectors.sources import MeasuredSource, Source
 from ..engine.engine import Engine
 from ..engine.exhaustion import EXHAUSTED
+from ..engine.first_records import NO_RECORDS, REMEDIES
 from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
 from ..ledgers.base import root_of
@@ -24,23 +25,6 @@ from ..runtime.garbage import without_garbage_collection
 from ..runtime.words import many, were
 
 POLL_RECORDS = 8192
-REMEDIES = {
-    "broken_record": "that `source.url` names the format (jsonl, csv) and that the file is UTF-8",
-    "missing": "`stream.time`, `stream.user`, `stream.key` and the names of `[[features]]`",
-    "not_a_number": "`[[features]]`: numbers need a decimal point; texts that mean no value go in `missing`",
-    "out_of_range": "`min` and `max` of `[[features]]`, and their units",
-    "bad_time": "`stream.time_unit`: 'iso8601' reads text like 2016-03-15T00:00:00Z, the others read numbers",
-    "time_out_of_range": "`stream.time_unit`, and `start` and `end` of `[window]`",
-    "bad_user": "`stream.user`",
-    "unknown_level": "`levels` of `[[features]]`",
-    "not_a_text": "the names of `[[features]]` with type = 'text'",
-    "too_long": "how many rows a message holds, and `max_bytes` of `[[features]]`",
-    "unknown_key": "`stream.key` and `stream.keys`",
-    "undiscovered_key": "`fcstream plan`: how many records of a period a key needs to be found; the first period has "
-    "`stream.keys.first` only",
-}
-"""What to check if most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
-NO_RECORDS = "the source held no records; its windows are released nevertheless, and only once"
 _OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many", "too_many_values")
 """Refusals that other settings prevent, but only in windows that have no release yet."""
 

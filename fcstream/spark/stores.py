@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..config import Job
-from ..engine.engine import CounterFactory
+from ..engine.records import CounterFactory
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerCounters, Answers, groups_of
 from ..releases.base import Counter

@@ -64,6 +64,7 @@ INSIDE = {
         "tables",
         "__init__",
         "statistics",
+        "left_out",
         "arguments",
     ],
     "cli": [
@@ -188,6 +189,7 @@ INSIDE = {
         "progress",
         "__init__",
         "exhaustion",
+        "first_records",
         "first_window",
         "intake",
         "outbox",
@@ -224,6 +226,7 @@ INSIDE = {
         "levels",
         "__init__",
         "batch",
+        "positions",
         "paths",
         "rejections",
         "envelopes",

@@ -29,6 +29,7 @@ def pushed(config, *arguments, **named):
     """Return what the window holds, and what was rejected."""
     rejected = []
     engine = Engine(config, noise=Noise(SeededEntropy(1)), on_rejection=rejected.extend)
+    engine.first_records.ignore()
     engine.push(*arguments, **named)
     release = engine.close()[0]
     return release.value, [(each.position, each.reason) for each in rejected]

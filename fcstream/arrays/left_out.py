@@ -1,0 +1,92 @@
+"""Rows that a function about an array leaves out: how many and why, for the caller alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnusableRecords
+from ..releases.base import Release
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRelease(Release):
+    """A release about an array, which tells its caller what was left out.
+
+    Attributes
+    ----------
+    left_out : dict of str to int
+        Number of rows that were left out, by `reason <fcstream.formats.batch.MEANINGS>`: ``missing``, ``not_finite``,
+        ``not_a_number``, ``out_of_range``, ... **Exact and private: do not publish it.** It is for the caller, who has
+        the rows, and no part of the release: neither `as_dict` nor `to_bytes` has it.
+    """
+
+    left_out: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        values = super(ArrayRelease, self).as_dict()
+        del values["left_out"]
+        return values
+
+
+def count_left_out(
+    rows: NDArray[np.float64],
+    kept: int,
+    *,
+    beyond: str = "out_of_range",
+    odd: Iterable[str] = (),
+    name: str = "points",
+    may_be_none: bool = False,
+) -> dict[str, int]:
+    """Count the rows of an array that are left out, by reason.
+
+    Parameters
+    ----------
+    rows : float64 (n, d)
+    kept : int
+        How many of them are used: none that holds NaN or infinity.
+    beyond : str
+        The reason of those whose numbers are all finite.
+    odd : iterable of str
+        The reason of each row that holds NaN for another reason than that its cell is missing.
+    may_be_none : bool
+        Whether all rows may be finite and left out: a public ball may well lie beside them.
+
+    Raises
+    ------
+    UnusableRecords
+        There are rows, and none can be used.
+    """
+    found: Counter[str] = Counter(odd)
+    if kept < len(rows):
+        is_absent = np.isnan(rows).any(axis=1)
+        is_infinite = ~is_absent & ~np.isfinite(rows).all(axis=1)
+        absent, infinite = int(np.count_nonzero(is_absent)), int(np.count_nonzero(is_infinite))
+        found["missing"] += absent - sum(found.values())
+        found["not_finite"] += infinite
+        found[beyond] += len(rows) - kept - absent - infinite
+    counts = {reason: number for reason, number in sorted(found.items()) if number}
+    check_some(len(rows), kept + (counts.get(beyond, 0) if may_be_none else 0), counts, name)
+    return counts
+
+
+def check_some(rows: int, kept: int, counts: dict[str, int], name: str) -> None:
+    """Raise an error, before anything is charged, if none of some rows can be used.
+
+    Raises
+    ------
+    UnusableRecords
+    """
+    if rows and not kept:
+        why = ", ".join(f"{number} {reason}" for reason, number in counts.items())
+        where = ", and `bounds`" if "out_of_range" in counts else ""
+        raise UnusableRecords(
+            f"must hold rows that can be used, none of {rows} can ({why}): check them{where}; nothing was charged",
+            name,
+            counts,
+        )
