@@ -14,6 +14,7 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, starmap
 from typing import Any, Protocol
 
@@ -38,6 +39,7 @@ from .batch import (
 from .columns import coded, numbers_of, timestamps_of
 from .csv_dialect import BOM, COMMAS, CsvDialect
 from .envelopes import Envelope
+from .parsing import decoded, parse_msgpack
 
 _LONGEST_DIAGNOSIS = 2**16
 _LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")
@@ -60,8 +62,6 @@ class Objects:
 
     def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
         import msgspec
-
-        from .msgpack import parse_msgpack
 
         self._schema = schema
         self._skips_blank = not are_messages
@@ -104,27 +104,38 @@ class Objects:
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
-        try:
-            if self._is_plain:
-                table = self._table(lines)
-                return self._batch(table[0], list(table[1:]), [], lines, positions)
-            records: list[Any] = list(map(self._decode_whole, lines))
-        except self._errors:
-            try:
-                records = list(map(self._decode, lines))
-            except self._errors:
-                return self._careful(lines, positions.tolist())
-        times, columns = self._columns(records)
-        labels = [
-            plain_labels([str(text) if type(text) is int else text for text in map(get, records)], name, self._schema)
-            for get, name in zip(self._getters[1 + len(columns) :], self._schema.labels, strict=True)
-        ]
-        return self._batch(times, columns, labels, lines, positions)
+        whole, fit = self._typed(self._decode_whole, lines, positions)
+        if len(fit) == len(lines):
+            return whole
+        again = np.delete(np.arange(len(lines)), fit)
+        partial, fit = self._typed(self._decode, [lines[i] for i in again.tolist()], positions[again])
+        rest = np.delete(again, fit)
+        return merge(merge(whole, partial), self._careful([lines[i] for i in rest.tolist()], positions[rest].tolist()))
+
+    def _typed(
+        self, decode: Callable[[bytes], Any], lines: list[bytes], positions: NDArray[np.int64]
+    ) -> tuple[Batch, NDArray[np.int64]]:
+        """Read the lines that are of a decoder's type; returns their batch, and which these are."""
+        if self._is_plain and decode is self._decode_whole:
+            packed, fit = decoded(lambda left: starmap(self._pack, map(self._as_tuple, map(decode, left))), lines)
+            table = np.frombuffer(b"".join(packed)).reshape(len(packed), len(self._names)).T
+            times, columns, labels = table[0], table[1:], list[NDArray[np.object_]]()
+        else:
+            records, fit = decoded(partial(map, decode), lines)
+            times, columns = self._columns(records)
+            labels = [
+                plain_labels(
+                    [str(text) if type(text) is int else text for text in map(get, records)], name, self._schema
+                )
+                for get, name in zip(self._getters[1 + len(columns) :], self._schema.labels, strict=True)
+            ]
+        some = lines if len(fit) == len(lines) else [lines[i] for i in fit.tolist()]
+        return self._batch(times, columns, labels, some, positions[fit]), fit
 
     def _batch(
         self,
         times: Iterable[Any],
-        columns: Sequence[NDArray[np.float64]],
+        columns: Any,
         labels: Sequence[NDArray[np.object_]],
         lines: list[bytes],
         positions: NDArray[np.int64],
@@ -135,12 +146,7 @@ class Objects:
             return batch
         return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
 
-    def _table(self, lines: list[bytes]) -> NDArray[np.float64]:
-        """Collect times and features of whole records, (1 + d, n); freeing each record before the next is fast."""
-        rows = map(self._as_tuple, map(self._decode_whole, lines))
-        return np.frombuffer(b"".join(starmap(self._pack, rows))).reshape(len(lines), len(self._names)).T
-
-    def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Sequence[NDArray[np.float64]]]:
+    def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Any]:
         """Collect times and features."""
         n, width = len(records), 1 + len(self._schema.features)
         schema = self._schema
@@ -238,9 +244,16 @@ class CsvRows:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
         rows = list(map(self._cells, lines))
-        widths = set(map(len, rows))
-        if widths != {self._width}:
-            return self._careful(rows, positions.tolist())
+        if set(map(len, rows)) != {self._width}:
+            fit = np.fromiter((len(row) == self._width for row in rows), np.bool_, len(rows))
+            others = [row for row in rows if len(row) != self._width]
+            part = self._careful(others, positions[~fit].tolist())
+            rows, positions = [row for row in rows if len(row) == self._width], positions[fit]
+            return merge(self._read(rows, positions), part) if rows else part
+        return self._read(rows, positions)
+
+    def _read(self, rows: list[list[str]], positions: NDArray[np.int64]) -> Batch:
+        """Read rows that have as many cells as the header."""
         columns = list(zip(*rows, strict=True))
         picked = [columns[k] for k in self._columns]
         times: Iterable[Any] = picked[0]

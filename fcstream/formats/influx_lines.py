@@ -91,11 +91,13 @@ class PointLines:
 
     def _read(self, lines: list[str], owners: list[int], first_position: int, envelopes: Sequence[Envelope]) -> Batch:
         """Read lines, each with the number of its message."""
-        points: list[Any]
-        try:
-            points = list(map(parse_line, lines))
-        except LineFormatError:
-            points = list(map(_point_or_nothing, lines))
+        points: list[Any] = []
+        left = iter(lines)
+        while len(points) < len(lines):
+            try:
+                points.extend(map(parse_line, left))  # keeps what came before an error, and goes on behind it
+            except LineFormatError:
+                points.append(None if lines[len(points)].isspace() else {})  # a blank line, or none that can be read
         rejections: list[Rejection] = []
         if self._measurement or not all(points):
             kept: list[int] = []
@@ -166,12 +168,3 @@ def _text(line: bytes) -> str:
         return line.decode()
     except UnicodeDecodeError:
         return "\0"
-
-
-def _point_or_nothing(line: str) -> dict[str, Any] | None:
-    """Read one line: None for a comment or a blank line, an empty point for one that cannot be read."""
-    try:
-        point: dict[str, Any] | None = parse_line(line)
-    except LineFormatError:
-        return None if line.isspace() else {}
-    return point

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
 from .fields import RecordReader
 from .json_parts import is_deep, parse_elements, parse_json
-from .msgpack import BROKEN, parse_msgpack
-from .typed import MessageType, Untyped, decoded, shape_of
+from .parsing import BROKEN, decoded, parse_msgpack
+from .typed import MessageType, Untyped, shape_of
 
 _MAX_SHAPES = 8
 """Most types that are made; messages of further shapes are read one by one."""
@@ -84,7 +85,7 @@ class NestedObjects:
         shallow = lines
         if self._codec == "json" and any(map(is_deep, lines)):
             shallow = [b"" if is_deep(line) else line for line in lines]  # a text without a value
-        messages, fit = decoded(kind.decode, shallow)
+        messages, fit = decoded(partial(map, kind.decode), shallow)
         try:
             cells = kind.cells(messages)
         except Untyped:  # some list is too short, or too long

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain, repeat
 from operator import add, attrgetter, itemgetter
 from typing import Any
@@ -21,8 +22,9 @@ from .batch import LONGEST_LABEL, Batch, Schema
 from .bounds import LONGEST_MESSAGE
 from .envelopes import Envelope
 from .fields import RecordReader, floats_of
+from .parsing import decoded
 from .paths import FieldPath
-from .typed import Untyped, decoded
+from .typed import Untyped
 
 VERSION = 10
 RELATIVE_BELOW = 2**28
@@ -157,7 +159,7 @@ class UsualJsonPacks(UsualPacks):
     def _packs(self, lines: Sequence[bytes]) -> tuple[list[list[SenmlEntry]], NDArray[np.int64]]:
         if max(map(len, lines), default=0) > LONGEST_MESSAGE:
             lines = [line if len(line) <= LONGEST_MESSAGE else b"" for line in lines]
-        packs, fit = decoded(_PACK, lines)
+        packs, fit = decoded(partial(map, _PACK), lines)
         if len(fit) < len(lines):
             lines = [lines[i] for i in fit.tolist()]
         counts = list(map(len, packs))

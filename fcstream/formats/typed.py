@@ -6,18 +6,15 @@ another shape than the type's is read again by `fcstream.formats.fields`, with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from .batch import PER_MILLISECOND, Schema
 from .bounds import most_rows
-from .msgpack import BROKEN
 from .paths import ABSENT, FieldPath
 
 Steps = tuple[str | int, ...]
@@ -142,21 +139,6 @@ class MessageType:
                 names = []
             found.append(itemgetter(step))
         return [*found, attrgetter(".".join(names))] if names else found
-
-
-def decoded(decode: Callable[[bytes], Any], lines: Sequence[bytes]) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the messages that are of a decoder's type, and the numbers of their lines."""
-    messages: list[Any] = []
-    others: list[int] = []
-    left = iter(lines)
-    while True:
-        try:
-            messages.extend(map(decode, left))  # keeps what came before an error, and goes on behind it
-        except BROKEN:
-            others.append(len(messages) + len(others))
-        else:
-            break
-    return messages, np.delete(np.arange(len(lines)), others)
 
 
 def _takes_none(kind: Any) -> bool:

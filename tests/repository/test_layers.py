@@ -217,7 +217,7 @@ INSIDE = {
         "registry",
         "arrow_rows",
         "decoders",
-        "msgpack",
+        "parsing",
         "fields",
         "json_parts",
         "columns",

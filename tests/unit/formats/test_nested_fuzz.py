@@ -113,7 +113,8 @@ def told(batch):
     columns = [batch.times_ms.tolist(), batch.values.tolist(), batch.positions.tolist()]
     columns += [list(column) for column in (batch.users, batch.keys) if column is not None]
     rows = list(zip(*columns, *map(list, batch.texts.values()), strict=True))
-    return sorted(map(repr, rows)), sorted((each.position, each.reason, each.field or "") for each in batch.rejections)
+    faults = [(each.position, each.reason, each.field or "") for each in batch.rejections for _ in range(each.count)]
+    return sorted(map(repr, rows)), sorted(faults)
 
 
 @pytest.mark.parametrize("codec", ["json", "msgpack"])

@@ -9,11 +9,16 @@ import cbor2
 import msgspec
 import numpy as np
 import pytest
+from line_protocol_parser import parse_line
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from support.payloads import arrow
 
 from fcstream.connectors.http.bodies import Bodies
+from fcstream.formats import influx_lines
 from fcstream.formats.batch import Rejection, Schema
+from fcstream.formats.decoders import CsvRows
+from fcstream.formats.fields import RecordReader
+from fcstream.formats.nested import objects_decoder
 from fcstream.formats.paths import parse_path
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.formats.rejections import moved, rejected_at, tallied, total
@@ -99,6 +104,37 @@ def test_their_offsets_and_counts_reach_the_stream(kind):
     batch, _, _ = read_messages(Decoder(decoder), np.array([40, 50]), np.array([1, 2]), [message] * 2)
     assert batch.seen == 2 * ROWS
     assert {each.position for each in batch.rejections} == {40, 50}
+
+
+@pytest.mark.parametrize("kind", ["json", "user", "nested", "csv", "influx"])
+def test_only_what_is_wrong_is_looked_at_a_second_time(kind, monkeypatch):
+    good, careful = b'{"ts":%d,"a":1.5,"u":"anna"}' % NOW, []
+    schema = {"user": Schema("ts", "ms", ("a",), "u"), "nested": Schema("ts", "ms", ("a",), quoted=frozenset("a"))}
+    decoder = objects_decoder(schema.get(kind, PLAIN))
+    odd = [b"", b'{"ts":', b'{"ts":1,"a":null,"u":"x"}', b"[]"]
+    if kind == "csv":
+        decoder, good, odd = CsvRows(PLAIN, b"ts,a,u"), b"%d,1.5,anna" % NOW, [b"", b"1,2", b"1,,x", b"1,2,3,4"]
+    if kind == "influx":
+        decoder = decoder_for("influx", Schema("time", "ns", ("a",)))
+        good, odd = b"m a=1.5 %d" % NOW, [b" ", b"m", b"m b=1 1", b"#"]
+    lines = [good] * 1000
+    for i, line in enumerate(odd):
+        lines[100 * i + 50] = line
+    for owner, name in ((type(decoder), "_careful"), (RecordReader, "_careful")):
+        whole = getattr(owner, name, None)
+        if whole is not None and kind != "influx":
+            monkeypatch.setattr(
+                owner,
+                name,
+                lambda self, some, *rest, whole=whole: careful.append(len(some)) or whole(self, some, *rest),
+            )
+    parses = []
+    monkeypatch.setattr(influx_lines, "parse_line", lambda line: parses.append(line) or parse_line(line))
+    batch = decoder.decode([b"\n".join(lines)] if kind == "influx" else lines, 0)
+    assert len(batch.times_ms) == 996
+    assert total(batch.rejections) == (2 if kind == "influx" else 3)
+    assert sum(careful) <= 2 * len(odd)
+    assert len(parses) <= 1000
 
 
 def test_a_name_that_a_sender_chose_stands_nowhere():

@@ -1,11 +1,14 @@
-"""MessagePack messages as plain objects, whatever they hold."""
+"""Parses messages one after the other, whatever is wrong with some of them; MessagePack part by part."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from .bounds import MIXED_KEYS_BYTES, PARTS_DEPTH
 
@@ -15,6 +18,27 @@ _ANYTHING = msgspec.msgpack.Decoder()
 _MAPS = msgspec.msgpack.Decoder(dict[str | int, msgspec.Raw])
 _LISTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _CONTAINERS = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))  # first bytes of maps and lists
+
+
+def decoded(
+    reads: Callable[[Iterator[bytes]], Iterable[Any]], lines: Sequence[bytes]
+) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return what lines are read as, and the numbers of the lines that can be read.
+
+    `reads` makes an iterator of what an iterator of lines holds, such as ``partial(map, decode)``; where it raises one
+    of `BROKEN` for a line, reading goes on behind it.
+    """
+    messages: list[Any] = []
+    others: list[int] = []
+    left = iter(lines)
+    while True:
+        try:
+            messages.extend(reads(left))  # keeps what came before an error, and goes on behind it
+        except BROKEN:
+            others.append(len(messages) + len(others))
+        else:
+            break
+    return messages, np.delete(np.arange(len(lines)), others)
 
 
 def parse_msgpack(body: bytes) -> Any:
