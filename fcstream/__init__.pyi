@@ -46,6 +46,8 @@ from .engine.engine import Engine as Engine
 from .engine.keyed import KeyedEngine as KeyedEngine
 from .engine.stream import Stream as Stream
 from .errors import BudgetExhausted as BudgetExhausted
+from .errors import BudgetTooSmall as BudgetTooSmall
+from .errors import BudgetWarning as BudgetWarning
 from .errors import ConfigError as ConfigError
 from .errors import EngineClosed as EngineClosed
 from .errors import FcstreamError as FcstreamError

@@ -6,6 +6,7 @@
     ├── ConfigError                  2   a configuration or an argument that cannot be used
     │   ├── UnusablePlan             2   a configuration that could never release anything
     │   ├── UnusableRecords          2   a file, a data frame or an array of which nothing can be used
+    │   ├── BudgetTooSmall           2   a budget that does not last to the end of a run over files
     │   └── AddressTaken             1   an address to listen at that is not free now: trying again may help
     ├── SourceError                  1   input that cannot be opened or read
     ├── SchemasUnreachable           1   a registry of schemas that does not answer
@@ -79,6 +80,14 @@ class UnusableRecords(ConfigError):
         self.reasons = reasons
 
 
+class BudgetTooSmall(ConfigError):
+    """The budget does not last for all windows that a run over files would answer; nothing was charged or read."""
+
+
+class BudgetWarning(UserWarning):
+    """Windows were refused because the budget is used up: such windows have no value."""
+
+
 class AddressTaken(ConfigError):
     """Another process listens at the address, or the network is not up yet."""
 
@@ -140,19 +149,32 @@ class BudgetExhausted(FcstreamError):
     requested, remaining, capacity, difference : PrivacyLoss or DPLoss
         `difference` is what is missing: requested less remaining, but at least 0, for rho and delta separately.
     block : str
-        Block whose privacy filter refused: a pane (its opening in ms), ``stream`` or ``total``.
+        Block whose privacy filter refused: a pane (its opening in ms), ``user``, ``stream`` or ``total``.
+    group : str or None
+        The group of streams that share the filter.
     window : object or None
         The window to be charged, with ``open_ms`` and ``close_ms``.
+    releases : list of Release
+        What `Stream.run` had released before, with ``budget.exhausted = "stop"``.
     """
 
     exit_code = 3
 
-    def __init__(self, requested: Any, remaining: Any, capacity: Any, block: str, window: Any = None) -> None:
+    def __init__(
+        self,
+        requested: Any,
+        remaining: Any,
+        capacity: Any,
+        block: str,
+        window: Any = None,
+        group: str | None = None,
+    ) -> None:
         missing = requested.missing(remaining)
+        whose = "" if group is None else f" of group {group!r}"
         suffix = "" if window is None else f" for window {_utc(window.open_ms)}"
         is_pane = block.removeprefix("-").isdigit()
         super().__init__(
-            f"block {_utc(int(block)) if is_pane else block} refuses the charge{suffix}: requested {requested}, "
+            f"block {_utc(int(block)) if is_pane else block}{whose} refuses the charge{suffix}: requested {requested}, "
             f"remaining {remaining} of {capacity}, difference {missing}: "
             f"{'wait for a new block, ' if is_pane else ''}lower `release.rho`, or use longer windows"
         )
@@ -161,7 +183,9 @@ class BudgetExhausted(FcstreamError):
         self.capacity = capacity
         self.difference = missing
         self.block = block
+        self.group = group
         self.window = window
+        self.releases: list[Any] = []
 
 
 def _utc(time_ms: int) -> str:

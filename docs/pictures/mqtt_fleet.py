@@ -1,4 +1,4 @@
-"""The scooters of the second tutorial, twenty windows long: budgets last ten of them."""
+"""The scooters of the second tutorial, sixteen windows long: the budget lasts ten of them."""
 
 import drawn
 import numpy as np
@@ -6,7 +6,7 @@ import numpy as np
 START = 1767225600000  # 2026-01-01T00:00:00Z
 rng = np.random.default_rng(3)
 windows, riders = 16, 700
-# Some riders come late to work, so that a few have budget left when the others have none.
+# Some riders come late to work.
 present = rng.random((windows, riders)) < np.where(np.arange(riders) < 630, 1.0, 0.2)
 window, rider = np.nonzero(present)
 times = START + 2000 * window + rng.integers(0, 2000, window.size)

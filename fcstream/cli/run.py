@@ -73,7 +73,8 @@ def _source_url(config: Config) -> str:
 def _serve(
     configs: Sequence[Config], loads: Sequence[Callable[[], Config]], runner: str, master: str | None, as_json: bool
 ) -> None:
-    """Serve live streams until a signal."""
+    """Serve live streams until a signal; exit with code 3 if windows were refused for lack of room."""
+    from ..engine.exhaustion import REASON
     from ..service.app import StreamSpec, serve
 
     streams = [StreamSpec(config, reread) for config, reread in zip(configs, loads, strict=True)]
@@ -86,6 +87,8 @@ def _serve(
     if as_json:
         for config, supervisor in zip(configs, supervisors, strict=True):
             click.echo(json.dumps({"stream": config.stream.name, **supervisor.counters.as_dict()}), err=True)
+    if any(REASON in supervisor.counters.refused for supervisor in supervisors):
+        sys.exit(BudgetExhausted.exit_code)
 
 
 class RunReport:
@@ -154,8 +157,10 @@ class RunReport:
 def _run_to_end(config: Config, report: RunReport, runner: str, master: str | None, unchecked: bool) -> Summary:
     """Release all windows of files."""
     from ..connectors import check_file
+    from ..engine.batch_budget import check_unopened
     from ..planning.plan import quick_warnings
 
+    check_unopened(config)
     for text in quick_warnings(config):
         report.warn(text)
     if runner == "local":

@@ -17,6 +17,9 @@ import msgspec
 from ..errors import ConfigError
 
 Section = TypeVar("Section", bound=msgspec.Struct)
+_REMOVED = {
+    ("budget.exhausted", "'omit'"): ": 'omit' was removed, because numbers lacked most users and did not say so"
+}
 _ONE_AT_A_TIME = threading.RLock()
 """msgspec looks at a type's fields when it is first used; if two threads do so at once, the process crashes."""
 
@@ -46,7 +49,9 @@ def converted(values: Any, section: type[Section], key: str = "") -> Section:
         if message.startswith("Object missing required field"):
             where, message = ".".join(filter(None, (where, message.split("`")[1]))), "is required"
         elif message.startswith("Invalid enum value"):
-            message = f"must be {_choices(section, inner.rstrip('`'))}, got {message.split(maxsplit=3)[3]}"
+            got = message.split(maxsplit=3)[3]
+            why = _REMOVED.get((where, got), f", got {got}")
+            message = f"must be {_choices(section, inner.rstrip('`'))}{why}"
         elif message in ("Expected `str`, got `int`", "Expected `str`, got `float`"):
             message = "must be text in quotes, got a number"
         raise ConfigError(message[:1].lower() + message[1:], where) from None

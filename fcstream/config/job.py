@@ -379,18 +379,7 @@ def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss 
 def _spending(config: Sections, answers: Answers, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
     """Decide how each window is charged."""
     budget, unit = config.budget, config.stream.unit
-    if budget.exhausted == "omit" and unit != "user":
-        raise ConfigError(
-            f"must be 'refuse' or 'stop' with unit {unit!r}: only users can be left out one by one", "budget.exhausted"
-        )
-    spending = Spending(
-        answers,
-        unit,
-        None,
-        budget.total_rho is not None,
-        budget.exhausted == "stop",
-        unit == "user" and budget.exhausted in (None, "omit"),
-    )
+    spending = Spending(answers, unit, None, budget.total_rho is not None, budget.exhausted)
     if budget.savings == "none":
         return spending
     if unit == "event":

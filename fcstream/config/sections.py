@@ -252,10 +252,10 @@ class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """What becomes of what windows did not use, with the units ``stream`` and ``user`` and a ``window.end``:
     nothing, an even share for each window that is left (``even``), or three quarters and more of it for the next one
     (``paper``)."""
-    exhausted: Literal["omit", "refuse", "stop"] | None = None
-    """What happens when no room is left: windows are refused with ``budget_exhausted`` (``refuse``), the run ends
-    with exit code 3 (``stop``), or users without budget are left out of windows (``omit``). Left out: ``omit`` for
-    the unit ``user``, else ``refuse``."""
+    exhausted: Literal["refuse", "stop"] | None = None
+    """What happens when no room is left: windows are refused with ``budget_exhausted`` (``refuse``), or the run ends
+    (``stop``); both with exit code 3. Left out: ``refuse``, and a run over files does not begin unless the budget
+    lasts to its end."""
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -176,7 +176,7 @@ def release_schema() -> Any:
             pa.field("private", pa.bool_(), nullable=False),
             pa.field("features", pa.list_(text)),
             pa.field("transform", pa.list_(text)),
-            pa.field("participation", text),
+            pa.field("unit", text),
             pa.field("body", text, nullable=False),
         ]
     )
@@ -213,5 +213,5 @@ def _row(release: Release) -> dict[str, Any]:
 
 _AS_THEY_ARE = (
     *("stream", "name", "place", "key", "status", "reason", "kind", "count", "core_count", "rho", "delta", "private"),
-    *("features", "transform", "participation"),
+    *("features", "transform", "unit"),
 )

@@ -19,7 +19,7 @@ from ..ledgers.history import moment
 from ..planning.plan import loss_of_presence, plan
 from ..planning.stream_plan import StreamPlan
 from ..reporting.budget import Report, standing
-from ..runtime.words import many
+from ..runtime.words import many, were
 
 DAYS_OF_A_YEAR = 365
 
@@ -106,6 +106,17 @@ class LedgerFacts:
     streams: tuple[LedgerStream, ...]
     together: Together
     others: tuple[str, ...]
+
+    @property
+    def used_up(self) -> str | None:
+        """What to say first if windows have no value, or will have none, for lack of budget."""
+        refused = sum(each.budget.answers.get("budget_exhausted", 0) for each in self.streams)
+        readings = [reading for each in self.streams for reading in (each.budget.unit, each.budget.total) if reading]
+        is_full = any(reading.outlook.state == "exhausted" for reading in readings)
+        text = "The budget is used up: another window has no room and gets no value." if is_full else ""
+        if refused:
+            text += f" {many(refused, 'answer')} already {were(refused)} refused for lack of budget."
+        return text.strip() or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..config.durations import NOW
 from ..connectors.urls import mask
-from ..engine.exhaustion import windows_until
 from ..planning.plan import message_note
 from ..planning.stream_plan import USUAL_SIZE, StreamPlan, points_of
 from ..releases.base import percent
@@ -104,7 +103,9 @@ def summary(facts: DeploymentFacts, questions: Sequence[HazardAnswer]) -> Docume
     parts = [what_of(options, facts.unit) for options in facts.config.releases]
     listed = parts[0] if len(parts) == 1 else "; ".join(dict.fromkeys(parts))
     every, length = spell(facts.job.schedule.slide_ms), spell(facts.job.schedule.length_ms)
+    used_up = None if facts.ledger is None else facts.ledger.used_up
     blocks: list[Block] = [
+        *([] if used_up is None else [Paragraph(used_up, strong=True)]),
         Paragraph(
             f"Every {every} a program publishes numbers about the records of the last {length}: {listed}. Random noise "
             "is added. It limits what anybody can learn from what is published about a certain record: how much, is "
@@ -452,8 +453,6 @@ def _row(line: LossLine) -> tuple[str, ...]:
 
 
 def _afterwards(facts: DeploymentFacts) -> str:
-    if facts.job.spending.omits:
-        return "they are left out of what is published, and others are not"
     return "the run ends" if facts.job.spending.stops else "windows are refused"
 
 
@@ -519,7 +518,7 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
             rows.append((name_of(options), code(quantity), told, f"{size or USUAL_SIZE:,} {points}"))
         found = description_of(options)
         text = "not described by the package that declares it" if found is None else found.bias
-        biases.append((name_of(options), _chance(part, points), _empty(part, points), _left_out(facts, text)))
+        biases.append((name_of(options), _chance(part, points), _empty(part, points), text))
     blocks: list[Block] = [
         FactTable("Noise: standard deviations", ("answer", "of", "deviation", "in a window of"), tuple(rows)),
         Paragraph(
@@ -543,18 +542,6 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
     if facts.plan.warnings:
         blocks += [Paragraph("What the plan warns of:"), Bullets(tuple(facts.plan.warnings))]
     return DocumentSection("noise", "Noise and bias", tuple(blocks))
-
-
-def _left_out(facts: DeploymentFacts, bias: str) -> str:
-    """Say besides a kind's bias what it does to numbers that users without budget are left out, if that may be."""
-    until = windows_until(facts.job)
-    if not facts.job.spending.omits or until is None or until[1]:
-        return bias
-    bias = bias.replace("None", "none", 1) if bias.startswith("None") else bias
-    return (
-        "Users whose budget is used up are left out of windows, so that counts are too low there and values those of "
-        f"the others; no number tells how far. Apart from that: {bias}"
-    )
 
 
 def _chance(part: StreamPlan, points: str) -> str:

@@ -96,7 +96,7 @@ def _shown(value: Any) -> str:
 
 def _left_out(section: str, key: str, facts: DeploymentFacts) -> tuple[str, str] | None:
     """Return what a key that is left out means, and why; None if it means that there is no such thing."""
-    job, unit = facts.job, facts.unit
+    job = facts.job
     name = section.partition(".")[0]
     found = {
         ("window", "slide"): (code(duration(job.schedule.slide_ms)), "windows do not overlap"),
@@ -106,7 +106,7 @@ def _left_out(section: str, key: str, facts: DeploymentFacts) -> tuple[str, str]
         ("release", "features"): ("all", "all that the kind can read"),
         ("release", "where"): ("all records", "no condition"),
         ("budget", "total_rho"): ("none", "the sum of all windows has no cap of its own"),
-        ("budget", "exhausted"): (code("omit" if unit == "user" else "refuse"), f"because of the unit {code(unit)}"),
+        ("budget", "exhausted"): (code("refuse"), "a window without room gets no value"),
         ("stream", "keys_per_user"): (str(len(job.keys)), "the number of keys") if job.keys else None,
         ("release", "size_hint"): ("none", "no public guess of the number of records"),
     }

@@ -20,7 +20,7 @@ from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
 from .epochs import Epochs
-from .exhaustion import Participation
+from .exhaustion import REASON, Exhaustion
 from .outbox import Outbox
 from .records import OpenRecords
 
@@ -33,10 +33,8 @@ def request(job: Job, window: Window, loss: PrivacyLoss, users: NDArray[np.bytes
     blocks: tuple[str, ...] = ()
     if job.terms.unit == "event":
         blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
-    elif users is None:
-        blocks = (STREAM_BLOCK,)
-    elif not job.spending.omits:
-        blocks = (USER_BLOCK,)
+    else:
+        blocks = (STREAM_BLOCK,) if users is None else (USER_BLOCK,)
     return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)
 
 
@@ -47,14 +45,13 @@ def as_releases(
     spent: PrivacyLoss,
     *,
     private: bool,
-    participation: str | None,
 ) -> list[Release]:
     """Convert the outcomes of a window to the user's units.
 
     `spent` is what the window's most charged block has spent, all answers included.
     """
     return [
-        _as_release(job, window, outcome, spent, None if len(outcomes) == 1 else place, private, participation)
+        _as_release(job, window, outcome, spent, None if len(outcomes) == 1 else place, private)
         for place, outcome in enumerate(outcomes)
     ]
 
@@ -66,7 +63,6 @@ def _as_release(
     spent: PrivacyLoss,
     place: int | None,
     private: bool,
-    participation: str | None,
 ) -> Release:
     answer, outcome, loss = found
     values = with_intervals(answer.mechanism.kind, answer.mechanism.to_user_units(outcome, answer.grid))
@@ -91,7 +87,7 @@ def _as_release(
         track=outcome.track,
         parts=values.parts,
         key=job.key,
-        participation=participation,
+        unit="user" if job.terms.unit == "user" else None,
         name=answer.name,
         place=place,
         window_open=_iso_time(window.open_ms) if job.iso_times else None,
@@ -149,11 +145,14 @@ class WindowCloser:
     ----------
     group : int
         How many windows may be closed together.
+    exhaustion : Exhaustion
+        Whether the budget is used up.
     """
 
     def __init__(self, job: Job, ledger: Ledger, noise: Noise, last: list[Release], outbox: Outbox) -> None:
         self._job, self._ledger, self._noise, self._outbox = job, ledger, noise, outbox
-        self._participation = Participation(job, ledger, last[-1] if last else None)
+        self.exhaustion = Exhaustion(job)
+        self.exhaustion.note(last, now=False)
         self._tracks = self._tracks_after(last)
         self._epochs = Epochs(job, ledger)
         # Where late records wait for a window, windows close one by one, because a group's end must not depend on them.
@@ -222,6 +221,8 @@ class WindowCloser:
                 self._epochs.follow(drawn.states)
         if len(closed) < len(windows):
             self._epochs.forget()
+        for releases, _ in closed:
+            self.exhaustion.note(releases)
         if closed:
             if self._job.spending.tracks:
                 self._tracks = self._tracks_after(closed[-1][0])
@@ -252,14 +253,14 @@ class WindowCloser:
 
         What it leaves for later windows is added to `states`.
         """
-        charge, is_paid_by_all = result.charge, self._participation.note(result)
+        charge = result.charge
         is_as_asked = charge is None or charge.loss is answers.loss or charge.loss == answers.loss
         if charge is not None and not is_as_asked:  # charged before a crash, when another loss was offered
             answers = self._job.spending.answers_at(charge.loss.rho_nano, self._tracks)
         if answers.has_epochs:
             answers = self._epochs.within(answers, window)
         if charge is None:
-            reason = "budget_exhausted" if result.interrupted is None else "interrupted"
+            reason = REASON if result.interrupted is None else "interrupted"
             refused = answers.refused(reason, result.interrupted or _NOTHING)
             return self._as_releases(window, refused, result.spent), _NOTHING
         if charge.is_redraw and users is not None and any(answer.max_held is not None for answer in answers):
@@ -271,9 +272,8 @@ class WindowCloser:
         if answers.has_epochs:
             states += self._epochs.states(window, outcomes)
         refund = charge.unused
-        spent = result.spent - refund if is_paid_by_all and not result.is_joint else result.spent
+        spent = result.spent if result.is_joint else result.spent - refund
         return self._as_releases(window, outcomes, spent), refund
 
     def _as_releases(self, window: Window, outcomes: Sequence[AnswerOutcome], spent: PrivacyLoss) -> list[Release]:
-        is_private, participation = self._noise.private, self._participation.state
-        return as_releases(self._job, window, outcomes, spent, private=is_private, participation=participation)
+        return as_releases(self._job, window, outcomes, spent, private=self._noise.private)

@@ -124,6 +124,7 @@ class DiscoveringEngine(KeyedEngine):
             if job.clock == "wall":
                 self._start.begin(clock_ms())
             self._finder = Engine(self.config, key=FINDER, ledger=ledger, noise=noise)
+            self._finder.exhaustion.report_to(self.exhaustion)
             undo.callback(lambda: self._try_each_part(Engine.abort))
             if self._start.index is not None:
                 self._enter()
@@ -474,6 +475,7 @@ class DiscoveringEngine(KeyedEngine):
                     on_rejection=self._on_rejection,
                     first_window=first,
                 )
+                parts[key].exhaustion.report_to(self.exhaustion)
             undo.pop_all()
         return parts
 
@@ -508,5 +510,6 @@ class DiscoveringEngine(KeyedEngine):
                 for reason, count in engine.drain_rejected().items():
                     self.rejections.counts[reason] = self.rejections.counts.get(reason, 0) + count
                 self._replayed += engine.replayed
+                self.exhaustion.forget(engine.job.terms.stream)
                 del self._leaving[key]
                 engine.abort()

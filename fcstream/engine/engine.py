@@ -23,6 +23,7 @@ from ..releases.base import Release, from_lines
 from ..runtime.undo import on_error
 from ..stream.admission import admit
 from .closing import AskedWindows, DrawnWindows, WindowCloser
+from .exhaustion import Exhaustion
 from .first_records import FirstRecords
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .outbox import Outbox
@@ -78,9 +79,8 @@ class Engine:
     Protects one record (unit ``event``), all records of one user (``user``), or any set of records with at most one in
     each window (``stream``, a plain sum over windows), added or removed. Each release costs ``[release] rho, delta`` on
     every block or user it covers. This is charged durably before any noise is drawn, and the ledger's privacy filters
-    keep every block within ``[budget]`` for ever. A user whose budget is used up is left out, see
-    `Release.participation`. Not covered: run time, memory, counters of rejected records, and, with clock ``wall``, the
-    moment of publication if windows are closed by `push`: call `advance` on a timer where that matters.
+    keep every block within ``[budget]`` for ever. Not covered: run time, memory, counters of rejected records, and,
+    with clock ``wall``, the moment of publication if windows are closed by `push`: `advance` on a timer avoids that.
 
     Source
     ------
@@ -366,6 +366,11 @@ class Engine:
         return self._lock
 
     @property
+    def exhaustion(self) -> Exhaustion:
+        """Whether the budget is used up."""
+        return self._closer.exhaustion
+
+    @property
     def ledger(self) -> Ledger:
         """Where it is kept what was charged and released."""
         return self._ledger
@@ -498,8 +503,8 @@ class Engine:
                     self.first_records.check(self.abort)
                     while self._close_next(None):
                         pass
-                else:
-                    self._warn_of_loss()
+                elif self.has_records:  # it is not told how many are lost, or when they were measured
+                    warn_of_loss(self.job.terms.stream, self.replay_from)
             return self.leave()
 
     def leave(self) -> list[Release]:
@@ -592,8 +597,3 @@ class Engine:
         """Acknowledge what was returned to this thread; a closed engine then closes its ledger once nothing is left."""
         self._outbox.acknowledge()
         self.leave_if_settled()
-
-    def _warn_of_loss(self) -> None:
-        """Warn if records of open windows are lost, without saying how many, or when they were measured."""
-        if self.has_records:
-            warn_of_loss(self.job.terms.stream, self.replay_from)

@@ -1,73 +1,85 @@
-"""Exhaustion of budgets by public facts: what a user present in every window has left.
+"""Exhaustion of budgets by public facts: how long a budget lasts, and what is said when it is used up.
 
-With the unit ``user``, before the first window for which that user has no room, no user has spent more, so every user
-takes part until then. From then on some may be left out, and how many is private.
+With the unit ``user`` everybody with a record in a window takes part, and the window is charged to one public block, as
+if everybody were in every window. So whether a window has a value depends on public losses alone.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from ..accounting.losses import PrivacyLoss
 from ..config import Job
-from ..ledgers import Ledger
-from ..ledgers.base import USER_BLOCK, ChargeResult
 from ..ledgers.history import utc
 from ..releases.base import Release
 from ..runtime.words import many
 
 LOG = logging.getLogger("fcstream.engine")
-
-FULL, EXHAUSTED = "full", "exhausted"
-"""Values of `Release.participation`."""
+REASON = "budget_exhausted"
 
 
-class Participation:
-    """Decides, window by window, whether every user still has room; for the unit ``user``.
+class Exhaustion:
+    """Knows whether the newest window of a stream, of any of its keys, was refused for lack of room, and says so once.
 
     Parameters
     ----------
     job : Job
-    ledger : Ledger
-    last : Release or None
-        The last release that was sealed.
-
-    Attributes
-    ----------
-    state : str or None
-        See `Release.participation`; None with other units.
+        Of the whole stream. With clock ``eof`` the log says nothing: who runs files is told at the end.
 
     Privacy
     -------
-    The block of a user present in every window is charged by public losses alone, so what it shows is public.
+    Public: refusals depend on public losses alone.
 
     Source
     ------
-    Specification 8.3; proof 2.4; ours.
+    Specification 8.3; ours.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, last: Release | None) -> None:
-        self._stream, self._ledger = job.terms.stream, ledger
-        self.state: str | None = None
-        if job.terms.unit == "user":
-            self.state = (last.participation if last is not None else None) or FULL
+    def __init__(self, job: Job) -> None:
+        self._job, self._is_told = job, job.clock == "eof"
+        self._refused: dict[str, int] = {}  # opening of the refused window, by the stream of a key
+        self._shared = self
 
-    def note(self, result: ChargeResult) -> bool:
-        """Note whether a user present in every window was charged for this one."""
-        if self.state is None:
-            return True
-        is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)
-        was_answered = result.charge is not None or result.interrupted is not None
-        if was_answered and not is_charged and self.state == FULL:
-            self.state = EXHAUSTED
-            LOG.warning(
-                "stream %r: the budget of a user present in every window has no room for the window that opens "
-                "at %s: from here on releases leave out whoever has used up theirs (`participation` = 'exhausted')",
-                self._stream,
-                utc(result.window.open_ms),
-            )
-        return is_charged
+    @property
+    def text(self) -> str | None:
+        """What to tell people; None if the newest windows had room."""
+        opens = min(self._refused.values(), default=None)
+        if opens is None:
+            return None
+        group = self._job.terms.group
+        whose = "the budget" if group is None or group.endswith("/") else f"the budget of group {group!r}"
+        return (
+            f"{whose} is used up: since the window that opens at {utc(opens)} windows are refused ({REASON}) and have "
+            "no value; a new stream with a budget of its own would go on, and what both cost adds up"
+        )
+
+    def note(self, releases: Sequence[Release], *, now: bool = True) -> None:
+        """Take in the newest window of a stream; the log tells of the first refusal that is made `now`."""
+        if not releases:
+            return
+        first, refused = releases[0], self._shared._refused
+        if first.reason != REASON:
+            refused.pop(first.stream, None)
+            return
+        refused.setdefault(first.stream, first.window_open_ms)
+        if now:
+            self._shared._tell()
+
+    def report_to(self, shared: Exhaustion) -> None:
+        """Tell, from now on, that of the whole stream, of which this is about one key."""
+        shared._refused |= self._refused
+        self._shared = shared
+
+    def forget(self, stream: str) -> None:
+        """Leave out a stream that is answered no more."""
+        self._refused.pop(stream, None)
+
+    def _tell(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            LOG.error("stream %r: %s", self._job.terms.root, self.text)
 
 
 def limited_windows(job: Job) -> tuple[int | None, bool]:
@@ -142,17 +154,13 @@ def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
         at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
     whose = "the stream's budget" if job.terms.unit == "stream" else "the budget of a user present in every window"
     whose, key = ("the total", "total_rho") if is_total else (whose, "rho")
-    what = f"{whose} lasts {windows}: {_consequence(job, at, is_total)}"
+    what = f"{whose} lasts {windows}: {_consequence(job, at)}"
     return f"{what}; raise `budget.{key}`, lower `release.rho`, or use longer windows"
 
 
-def _consequence(job: Job, at: str, is_total: bool) -> str:
+def _consequence(job: Job, at: str) -> str:
     if job.spending.stops:
         return f"the run ends at {at} (`budget.exhausted` = 'stop')"
-    if is_total or not job.spending.omits:
-        return f"from {at} on every window is refused (`budget.exhausted`)"
-    return (
-        f"{at} is the first that leaves out a user present in every window, whose budget is used up, so from it on "
-        "counts are too low and values those of the others, though such windows are 'released' (`participation` = "
-        "'exhausted'; with `budget.exhausted` = 'refuse' or 'stop' they are not released)"
-    )
+    if job.clock == "eof" and job.spending.exhausted is None:
+        return f"a run does not begin unless `budget.exhausted` says what becomes of {at} and those after it"
+    return f"from {at} on every window is refused (`budget.exhausted`)"

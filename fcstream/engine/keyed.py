@@ -25,6 +25,7 @@ from ..releases.base import Release
 from ..runtime.garbage import paused_garbage_collection
 from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, Engine
+from .exhaustion import Exhaustion
 from .first_records import FirstRecords
 from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .records import CounterFactory, default_counters
@@ -131,6 +132,8 @@ class KeyedEngine:
                 self._engines[self._index[key]] = _KeyPart(
                     self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
                 )
+            for part in self.parts:
+                part.exhaustion.report_to(self.exhaustion)
             if account is not None:
                 account.attach(self.parts)
             self._joint = None if is_shared else joint_ledger([engine.ledger for engine in self.parts])
@@ -144,6 +147,7 @@ class KeyedEngine:
         self.job = self.config.job
         self.rejections = Rejections(self.job.terms.stream, on_rejection)
         self.first_records = FirstRecords(self.job)
+        self.exhaustion = Exhaustion(self.job)
         self._closes_together = False
         self._index: dict[str, int] = {}
         self._engines: dict[int, Engine] = {}

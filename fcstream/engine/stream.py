@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
@@ -20,7 +21,7 @@ from ..config.sections import (
     UrlSection,
     WindowSection,
 )
-from ..errors import ConfigError
+from ..errors import BudgetExhausted, BudgetWarning, ConfigError
 from ..formats.written_frames import library_of, table_like
 from ..ledgers import Ledger, is_foreign, open_ledger, open_reader
 from ..noise.samplers import Noise
@@ -28,6 +29,7 @@ from ..releases.base import Release
 from ..releases.long_form import long_columns
 from ..releases.options import Options
 from ..releases.tables.documents import row_columns
+from .batch_budget import check_opened, check_unopened
 from .discovering import DiscoveringEngine
 from .engine import Engine
 from .intake import OnRejection
@@ -215,7 +217,8 @@ class Stream:
             ``window_open`` and ``window_close`` (in UTC), ``stream``, ``key``, ``answer``, ``kind``, ``name`` (which
             number it is), ``value``, ``sigma``, ``low`` and ``high`` (an interval that holds the number without its
             noise with a probability of 95%), ``status`` and ``reason``. A refused window has one row with the status
-            ``refused``, its reason, and without a value.
+            ``refused``, its reason, and without a value; a `BudgetWarning` tells of the first one that the budget has
+            no room for.
 
             If the one answer is of kind ``synthetic``, there is a row for each made-up row instead, with the columns of
             the table in place of ``name``, ``value`` and those beside it; one that is called as another column has a
@@ -232,15 +235,20 @@ class Stream:
             The clock is not ``eof``, or a column is missing. Single bad rows are rejected instead, see `rejected`.
         UnusableRecords
             None of the first 1,000 records can be used; nothing was charged.
+        BudgetTooSmall
+            The budget does not last for all windows that have no release. Nothing was read or charged.
+            ``budget.exhausted`` says what to do instead.
         BudgetExhausted
-            With ``budget.exhausted = "stop"``; `releases` then has the windows before.
+            With ``budget.exhausted = "stop"``; its `releases`, and those of this `Stream`, are the windows before.
         EngineClosed, LedgerError
         """
         clock = self.config.window.clock
         if clock != "eof":
             raise ConfigError(f"must be 'eof' to run data frames, got {clock!r}: see `Stream.engine`", "window.clock")
+        check_unopened(self.config)
         first, batches = _batches(frames)
         with self.engine() as engine:
+            check_opened(engine)
             if unchecked:
                 engine.first_records.ignore()
             self._keep(engine.unpublished())
@@ -251,9 +259,14 @@ class Stream:
                 for group in engine.closing():
                     self._keep(group)
                     engine.acknowledge()
+            except BudgetExhausted as stopped:
+                stopped.releases = self._ordered()
+                raise
             finally:
                 self.rejected = engine.rejected
                 self.releases = self._ordered()
+        if engine.exhaustion.text is not None:
+            warnings.warn(f"stream {self.config.stream.name!r}: {engine.exhaustion.text}", BudgetWarning, stacklevel=2)
         if engine.answered:
             self._keep(self._sealed_before(former))
             self.releases = self._ordered()

@@ -78,7 +78,7 @@ def blocks_to_charge(
         capacity, spent = terms.cap(block), own.get(block, _NOTHING)
         if not elsewhere.takes(block, spent, request.loss, capacity):
             left = capacity.missing(spent + elsewhere.spent(block))
-            return names, BudgetExhausted(request.loss, left, capacity, block, request.window)
+            return names, BudgetExhausted(request.loss, left, capacity, block, request.window, terms.group)
     spent = own.get(USER_BLOCK, _NOTHING)
     is_added = request.users is not None and USER_BLOCK not in names
     if is_added and elsewhere.takes(USER_BLOCK, spent, request.loss, terms.capacity):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..config import Config, Job, UrlSection
 from ..config.durations import NOW
 from ..engine.engine import Engine
+from ..engine.exhaustion import windows_until
 from ..engine.keyed import KeyedEngine
 from ..engine.records import CounterFactory, default_counters
 from ..errors import BudgetExhausted, ConfigError
@@ -308,7 +309,7 @@ def _planned(
 def _runs(config: Config, records: Sequence[Batch], seeds: Sequence[int], step: Callable[[], object]) -> _Found:
     """Run one configuration with several seeds; the truth is taken in the first run.
 
-    Where users who have used up their budget are left out, it is taken in a run of its own that leaves nobody out.
+    Where the budget does not last, it is taken in a run of its own whose windows all have room.
     """
     job = config.job
     schedule = job.schedule
@@ -328,7 +329,7 @@ def _runs(config: Config, records: Sequence[Batch], seeds: Sequence[int], step: 
 
     empty = [WindowTruth(0, None)] * len(sticks)
     found = _Found(job, places, [{} for _ in sticks], sticks, [{at: [] for at in places} for _ in sticks])
-    if job.spending.omits:
+    if windows_until(job) is not None:
         run_once(_with_room(config), records, seeds[0], recording)
     for run, seed in enumerate(seeds):
         released, rejected = run_once(config, records, seed, default_counters if recorded else recording)

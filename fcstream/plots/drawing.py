@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colors, which people with most kinds of color blindness can distinguish.
 VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
-EXHAUSTED, LEFT_OUT = "#E69F00", "users without budget left out"
 DASHES = (0, (4, 2))
 MARKS = {
     "too_few": "v",
@@ -101,28 +100,11 @@ def truth_line(points: int) -> dict[str, Any]:
 
 def whom(series: ReleaseSeries) -> str:
     """Return the name of the units that are counted: users if the releases count users, else records."""
-    return "users" if any(release.participation is not None for release in series.releases) else "records"
-
-
-def shade_exhausted(axes: Axes, series: ReleaseSeries, ground: bool) -> None:
-    """Shade all windows from the first one on that leaves out users with an exhausted budget.
-
-    On a filled `ground`, draw only a line where the shading would begin.
-    """
-    first = next((r for r in series.releases if r.participation == "exhausted"), None)
-    if first is None:
-        return
-    left, right = first.window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS
-    if ground:
-        axes.axvline(left, color=TRUTH, linewidth=2.0, label=f"{LEFT_OUT}, from here on")
-    else:
-        axes.axvspan(left, right, color=EXHAUSTED, alpha=0.18, linewidth=0, zorder=0, label=LEFT_OUT)
+    return "users" if any(release.unit == "user" for release in series.releases) else "records"
 
 
 def shade_refusals(axes: Axes, series: ReleaseSeries, ground: bool = False) -> None:
-    """Shade refused windows, adjacent ones together, and mark each reason at the bottom; also shade windows in which
-    users were left out."""
-    shade_exhausted(axes, series, ground)
+    """Shade refused windows, adjacent ones together, and mark each reason at the bottom."""
     refused = [release for release in series.releases if release.reason is not None]
     spans: list[list[float]] = []
     for release in refused:

@@ -26,7 +26,7 @@ _LATER = (
     "track",
     "parts",
     "key",
-    "participation",
+    "unit",
     "name",
     "place",
     "window_open",
@@ -484,10 +484,8 @@ class Release:
         for the part of a name, a word of `fcstream.releases.reasons.NO_INTERVAL`.
     key : str or None
         Key of a sibling stream. Absent from the JSON of streams without keys.
-    participation : str or None
-        For the unit ``user``: ``full``, or ``exhausted`` from the first window on for which a user with a record in
-        every window has no budget left. Such a window leaves out all users whose budget is used up, so its counts are
-        too small and its values are those of the other users. Absent from the JSON of other units.
+    unit : str or None
+        ``user`` where the points are users. Absent from the JSON of other units, whose points are records.
     name : str or None
         ``release.name``: which of a window's answers this is. Absent from the JSON of an answer without a name.
     place : int or None
@@ -525,7 +523,7 @@ class Release:
     track: Track | None = None
     parts: dict[str, Any] | None = None
     key: str | None = None
-    participation: str | None = None
+    unit: str | None = None
     name: str | None = None
     place: int | None = None
     window_open: str | None = None

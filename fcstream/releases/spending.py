@@ -28,11 +28,10 @@ class Spending:
         Offers later windows what earlier ones did not use. None: every window is offered the same.
     has_total : bool
         Whether there is a privacy filter on the sum of all windows.
-    stops : bool
-        Whether a window that the budget has no room for ends the stream, instead of getting a refusal.
-    omits : bool
-        For the unit ``user``: whether a window leaves out the users who have no budget left. Otherwise the window is
-        refused, or ends the stream, as soon as a user with a record in every window would have none.
+    exhausted : str or None
+        What becomes of windows that the budget has no room for: ``refuse``, ``stop``, or None: they are refused, and a
+        run over files does not begin. With the unit ``user`` such a window is the first one for which a user with a
+        record in every window has no room.
 
     Privacy
     -------
@@ -48,8 +47,12 @@ class Spending:
     unit: str
     savings: BudgetSchedule | None = None
     has_total: bool = False
-    stops: bool = False
-    omits: bool = False
+    exhausted: str | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Whether a window that the budget has no room for ends the stream, instead of getting a refusal."""
+        return self.exhausted == "stop"
 
     @property
     def group(self) -> int:

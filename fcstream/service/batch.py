@@ -13,8 +13,8 @@ from typing import Any, TextIO
 from ..accounting.losses import PrivacyLoss
 from ..connectors.sinks import SearchedSink, Sink
 from ..connectors.sources import MeasuredSource, Source
+from ..engine.batch_budget import check_opened
 from ..engine.engine import Engine
-from ..engine.exhaustion import EXHAUSTED
 from ..engine.first_records import NO_RECORDS, REMEDIES
 from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
@@ -37,7 +37,6 @@ class Summary:
     released: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
-    exhausted: int = 0
     republished: int = 0
     already_answered: int = 0
     replayed: int = 0
@@ -55,7 +54,6 @@ class Summary:
 
     def add(self, releases: Sequence[Release]) -> None:
         for release in releases:
-            self.exhausted += release.participation == EXHAUSTED
             if release.reason is None:
                 self.released += 1
             else:
@@ -65,11 +63,6 @@ class Summary:
         """Note what the windows' answers are, and what to do about those that were refused."""
         self.answers = len(answers)
         self.hints = {reason: answers.hint(reason) for reason in self.refused}
-        if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more users
-            self.hints["too_few"] = (
-                "too few records are left without those who have used up their budget: use longer windows, lower "
-                "`release.rho`, or raise `budget.rho`"
-            )
         for reason in _OF_A_NEW_STREAM:
             if self.hints.get(reason):
                 self.hints[reason] += "; for a new stream: these windows stay as they are"
@@ -86,11 +79,6 @@ class Summary:
     def warnings(self) -> list[str]:
         """List what to check before the releases are used."""
         rejected, text = sum(self.rejected.values()), [] if self.lost is None else [self.lost]
-        if self.exhausted:
-            text.append(
-                f"{many(self.exhausted // self.answers, 'window')} left out whoever has used up their budget "
-                "(`participation` = 'exhausted'): counts there are too low, and values those of the others"
-            )
         if self.records == 0:
             text.append(NO_RECORDS)
         elif rejected == self.records:
@@ -225,6 +213,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
                 f"must be 'eof' for files and pipes, got {engine.job.clock!r}: live clocks work through `Engine.push`",
                 "window.clock",
             )
+        check_opened(engine)
         check_sink_matches_ledger(engine, sink)
         publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered

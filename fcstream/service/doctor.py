@@ -439,14 +439,7 @@ def _budget(checkup: Checkup, report: Report, job: Job) -> None:
         outlook = reading.outlook
         whose = f"stream {report.terms.stream!r}, {reading.block}"
         text = f"{whose}: {reading.spent} spent of {reading.capacity}; runs out {outlook}"
-        if outlook.state == "exhausted" and reading.block == "user" and job.spending.omits:
-            consequence = (
-                "from now on releases leave out whoever has used up their budget, and say participation = 'exhausted'"
-            )
-            checkup.warn(
-                "budget", f"{text}; {consequence}", "start a new stream with a new budget, or set budget.exhausted"
-            )
-        elif outlook.state == "exhausted" and job.spending.stops:
+        if outlook.state == "exhausted" and job.spending.stops:
             checkup.problem("budget", text, "every further run ends at once: start a new stream with a new budget")
         elif outlook.state == "exhausted":
             checkup.problem("budget", text, "every further window is refused: start a new stream with a new budget")

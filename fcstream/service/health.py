@@ -20,8 +20,8 @@ class Health:
     hold : str or None
         Why no window is closed, while records are read as usual. The code that sets it clears it.
     warnings : dict of str to str
-        What is wrong although the stream runs, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ...): part of
-        ``/ready``, and ``fcstream_warning`` in the metrics.
+        What is wrong although the stream runs, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ``budget``,
+        ...): part of ``/ready``, and ``fcstream_warning`` in the metrics.
     standby : str or None
         Why another process releases the windows; nothing is wrong with this one.
     clock_gap_ms : int or None
@@ -53,6 +53,13 @@ class Health:
         elif why is None and self.hold is not None:
             LOG.info("windows are closed again")
         self.hold = why
+
+    def note_budget(self, text: str | None) -> None:
+        """Note that the budget is used up, or (None) that it is not; the engine logs it."""
+        if text is None:
+            self.warnings.pop("budget", None)
+        else:
+            self.warnings["budget"] = text
 
     def warn(self, kind: str, text: str | None) -> None:
         """Note what is wrong, or (None) that it is no longer wrong; logged when that changes."""

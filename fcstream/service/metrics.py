@@ -152,6 +152,7 @@ class _Streams:
         late = _counter(core, "late_alarms", f"Times that about {USUAL} records had come too late; noisy")
         reloads = _counter(core, "reloads", "Times that the configuration was read again (SIGHUP)", "result")
         warning = _gauge(core, "warning", "1 for each warning of /ready, by its kind", "kind")
+        used = _gauge(core, "budget_exhausted", "1 if the newest windows were refused because the budget is used up")
         gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
         incomplete = _counter(core, "incomplete_windows", "Releases of windows that may be incomplete for that reason")
         gap = _gauge(core, "clock_gap_seconds", "This machine's clock minus the broker's, if that is known")
@@ -179,7 +180,8 @@ class _Streams:
             if each.service.clock_gap_ms is not None:
                 gap.add_metric([stream], each.service.clock_gap_ms / 1000)
             _by_label(warning, stream, dict.fromkeys(each.service.warnings, 1))
-        yield from (ready, state, lag, errors, released, refused, restarts, late, reloads, closed, warning)
+            used.add_metric([stream], int("budget" in each.service.warnings))
+        yield from (ready, state, lag, errors, released, refused, restarts, late, reloads, closed, warning, used)
         yield from (gap, gaps, incomplete)
 
     def _numbers(self, core: Any) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from ..connectors.base import LiveSource, PrefetchingSource
 from ..connectors.retry import pauses
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
+from ..engine.exhaustion import REASON
 from ..engine.keyed import KeyedEngine
 from ..errors import OutputClosed, SinkError, SourceError
 from ..releases.base import Release
@@ -51,7 +52,7 @@ class Publisher:
             missing = self._sink.missing(sealed)
         self._write(missing)
         self._written(sealed)
-        self._context.counters.update_from(self._engine)
+        self._note_progress()
 
     def close_due(self, now_ms: int) -> None:
         """Release and publish every window that is due; stops between two groups when the session is to end."""
@@ -59,7 +60,7 @@ class Publisher:
         for group in self._engine.closing(now_ms):
             self._write(group)
             self._written(group)
-            self._context.counters.update_from(self._engine)
+            self._note_progress()
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_EVERY_S
                 left = self._engine.windows_due(now_ms)
@@ -68,12 +69,17 @@ class Publisher:
             if self._context.ending.is_set():
                 return
 
+    def _note_progress(self) -> None:
+        """Note which windows have a release, and whether the budget is used up, for those who watch."""
+        self._context.counters.update_from(self._engine)
+        self._context.health.note_budget(self._engine.exhaustion.text)
+
     def _written(self, releases: list[Release]) -> None:
         """Note that the sink has these releases."""
         self._engine.acknowledge()
         known = set(self._context.counters.refused)
         self._context.counters.add(releases)
-        for reason in sorted(set(self._context.counters.refused) - known):
+        for reason in sorted(set(self._context.counters.refused) - known - {REASON}):  # which the engine logs
             LOG.warning("windows are refused (%s): %s", reason, self._engine.job.answers.hint(reason))
         for release in releases:
             about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}

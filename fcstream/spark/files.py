@@ -16,6 +16,7 @@ from ..config import Config, Job
 from ..connectors import open_dead_letter, open_sink
 from ..connectors.sinks import Sink
 from ..connectors.urls import mask
+from ..engine.batch_budget import check_opened, check_unopened
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..engine.opening import open_engine
@@ -63,6 +64,7 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
     if source is None or out is None or config.window.clock != "eof":
         raise ConfigError("must be 'eof', with a source and a sink, for files", "window.clock")
     refuse_found_keys(config)
+    check_unopened(config)
     started, feed = time.perf_counter(), WindowFeed()
     with ExitStack() as stack:
         session = stack.enter_context(spark_session(config.spark, config.stream.name, master))
@@ -89,6 +91,7 @@ def _answer(
     feed: WindowFeed,
     notes: TaskReports,
 ) -> Summary:
+    check_opened(engine)
     check_sink_matches_ledger(engine, sink)
     summary, progress = Summary(), ProgressLine()
     publish_left_over(engine, sink, summary)

@@ -551,20 +551,6 @@ FAULTS = [
         ),
     ),
     Fault(
-        "users without budget who count as too many",
-        "engine/records.py",
-        "            return members.points[taking_part]\n",
-        "            return members.points\n",
-        ("unit/releases/test_record_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
-    ),
-    Fault(
-        "users who may have no room flood a window",
-        "engine/records.py",
-        "np.count_nonzero(self._ledger.has_room(keys, most)) > held",
-        "len(keys) > held",
-        ("unit/releases/test_record_gate.py::test_users_are_held_until_it_is_certain_that_they_lack_room",),
-    ),
-    Fault(
         "users whose answers are taken for disjoint",
         "releases/answers.py",
         '        if self.unit == "user":\n            return (tuple',
@@ -717,13 +703,6 @@ FAULTS = [
         "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)",
         "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks[: max(1, len(blocks) - 1)], users)",
         (f"{STREAM}_fault_a_pane_that_is_not_charged",),
-    ),
-    Fault(
-        "users who have nothing left take part",
-        "ledgers/user_budgets.py",
-        "    return _write(merged, _bucket(keys[admitted])), admitted\n",
-        "    return _write(merged, _bucket(keys[admitted])), np.ones_like(admitted)\n",
-        (f"{STREAM}_fault_exhausted_users_are_kept",),
     ),
     Fault(
         "a refund after a crash",
@@ -915,13 +894,6 @@ FAULTS = [
         "        if rough is None:\n            return Outcome(self.refusal_reason(core.count), count=core.count)",
         "        if rough is None:\n            return Outcome(self.refusal_reason(view.size), count=core.count)",
         ("unit/releases/test_reasons.py::test_the_reason_is_a_function_of_what_is_released",),
-    ),
-    Fault(
-        "participation by who was left out",
-        "engine/exhaustion.py",
-        "is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)",
-        "is_charged = result.admitted is not None and bool(result.admitted.all())",
-        ("unit/engine/test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),
     ),
 ]
 

@@ -23,24 +23,25 @@ from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 N = 200
 FILES = ("out.jsonl", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-witness")
-STREAM = {"stream": {"unit": "stream"}, "window": {"end": "1970-01-01T00:00:30Z"}, "budget": {"rho": 2.0}}
+STREAM = {"stream": {"unit": "stream"}, "window": {"end": "1970-01-01T00:00:30Z"}}
+STREAM["budget"] = {"rho": 2.0, "exhausted": "refuse"}
 USERS = {
     "stream": {"unit": "user", "user": "id"},
     "window": {"end": "1970-01-01T00:00:40Z"},
-    "budget": {"rho": 4.0, "savings": "even", "total_rho": 3.0, "total_delta": 1e-6},
+    "budget": {"rho": 4.0, "savings": "even", "total_rho": 3.0, "total_delta": 1e-6, "exhausted": "refuse"},
 }
 SPENT_USERS = {
     "stream": {"unit": "user", "user": "id", "per_user": "mean"},
     "window": {"end": "1970-01-01T00:00:30Z"},
-    "budget": {"rho": 1.5},
+    "budget": {"rho": 1.5, "exhausted": "refuse"},
 }
 JOBS = {  # the sections, whose records each window holds, and what becomes of the windows
     # One window with data, one empty, one that the stream's budget refuses.
     "stream": (STREAM, ["a", "", ""], [None, "too_few", "budget_exhausted"]),
     # What the empty window gives back is offered to the next one; then the total has no room.
     "users": (USERS, ["a", "", "ab", "b"], [None, "too_few", None, "budget_exhausted"]),
-    # The users of the first window have nothing left for the second, others take part; so the third is empty.
-    "spent users": (SPENT_USERS, ["a", "ab", "a"], [None, None, "too_few"]),
+    # Whoever was in the first window has nothing left, so the others are refused, with newcomers too.
+    "spent users": (SPENT_USERS, ["a", "ab", "b"], [None, "budget_exhausted", "budget_exhausted"]),
 }
 
 

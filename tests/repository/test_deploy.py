@@ -176,7 +176,7 @@ def test_alerts_name_metrics_that_there_are():
     told = set(re.findall(r"^(fcstream_\w+)[{ ]", exposition([each])[0].decode(), re.M))
     named = set(re.findall(r"fcstream_\w+", (DEPLOY / "alerts.yml").read_text()))
     assert named <= told
-    for label in ("serving", "budget_exhausted", "taken"):
+    for label in ("serving", "taken"):
         assert f'"{label}"' in (DEPLOY / "alerts.yml").read_text()
 
 

@@ -177,6 +177,7 @@ INSIDE = {
     ],
     "engine": [
         "stream",
+        "batch_budget",
         "opening",
         "discovering",
         "keyed",

@@ -56,6 +56,7 @@ def wanted_releases(mapping, job, records: list[Record], salts, interrupted=froz
         taking_part = users_taking_part(mapping, open_ms, here, salts, spent, loss, capacity)
         for key in keys:
             is_paid = stream["unit"] != "stream" or pay(spent, key, loss, capacity)
+            is_paid = is_paid and taking_part.get(key, ()) is not None
             for place, answer in enumerate(answers):
                 at = (key, open_ms, place)
                 if not is_paid:
@@ -143,7 +144,10 @@ def user_key(salt: bytes, user: str) -> bytes:
 
 
 def users_taking_part(mapping, open_ms: int, here, salts, spent, loss: int, capacity: int):
-    """By key, the users with a record that some answer is about, and with room in their budget; they pay."""
+    """By key, the users with a record that some answer is about; None if the window has no room in the one budget.
+
+    That is the budget of somebody in every window. One that has room for the window pays, whoever is there.
+    """
     stream = mapping["stream"]
     if stream["unit"] != "user":
         return {}
@@ -152,16 +156,17 @@ def users_taking_part(mapping, open_ms: int, here, salts, spent, loss: int, capa
         for key, mine in here.items()
     }
     if stream.get("key_budgets") != "shared":
-        return {key: {user for user in mine if pay(spent, (key, user), loss, capacity)} for key, mine in users.items()}
-    # One budget for all keys: each user pays for as many as may count, and counts under those of the least hash.
+        return {key: mine if pay(spent, key, loss, capacity) else None for key, mine in users.items()}
+    # One budget for all keys: a window pays for as many as may count, and users count under those of the least hash.
     most = stream["keys_per_user"]
+    if not pay(spent, "all keys", most * loss, capacity):
+        return dict.fromkeys(users)
     found: dict[str, set[str]] = {key: set() for key in users}
     for user in set().union(*users.values()):
-        if pay(spent, user, most * loss, capacity):
-            salt = salts[stream["keys"][0]]
-            own = [key for key, mine in users.items() if user in mine]
-            for key in chosen_keys(salt, user_key(salt, user), open_ms, own, most):
-                found[key].add(user)
+        salt = salts[stream["keys"][0]]
+        own = [key for key, mine in users.items() if user in mine]
+        for key in chosen_keys(salt, user_key(salt, user), open_ms, own, most):
+            found[key].add(user)
     return found
 
 

@@ -480,7 +480,7 @@ class PostgresLedger:
         if row.block is not None:
             capacity = self.terms.cap(row.block)
             left = capacity - PrivacyLoss(row.block_rho, row.block_delta)
-            refusal = BudgetExhausted(request.loss, left, capacity, row.block, window)
+            refusal = BudgetExhausted(request.loss, left, capacity, row.block, window, self.terms.group)
             return ChargeResult(window, spent, refusal=refusal)
         loss = PrivacyLoss(row.rho, row.delta)
         if row.outcome == "interrupted":

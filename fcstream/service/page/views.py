@@ -123,7 +123,7 @@ def details_of(release: Release) -> dict[str, Any]:
         is_bars = any(name in parts for name in ("edges", "levels", "categories"))
         about |= {"form": "bars" if is_bars else "numbers", "groups": list(_numbers(release))}
     left_out += sum(max(0, group["length"] - MAX_ROWS) for group in about.get("groups", ()))
-    return about | {"left_out": left_out, "count": release.count, "participation": release.participation}
+    return about | {"left_out": left_out, "count": release.count}
 
 
 def _group(title: str, rows: Iterable[tuple[str, float, float | None]]) -> dict[str, Any]:

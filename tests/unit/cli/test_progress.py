@@ -169,7 +169,7 @@ def test_a_summary_for_programs(folder):
 
 def test_a_summary_for_programs_holds_warnings_hints_and_the_exit_code(folder):
     config = (folder / "c.toml").read_text()
-    config = config.replace("budget = {", "budget = {total_rho = 2.0, ").replace(
+    config = config.replace("budget = {", 'budget = {exhausted = "refuse", total_rho = 2.0, ').replace(
         COUNT, '{kind = "quantiles", rho = 1.0, feature = "a", quantiles = [0.5]}'
     )
     (folder / "c.toml").write_text(config)

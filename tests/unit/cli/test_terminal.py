@@ -17,7 +17,7 @@ stream.name = "t"
 stream.unit = "stream"
 window = {length = "10s", start = "1970-01-01T00:00:00Z", end = "1970-01-01T00:01:00Z"}
 release = {kind = "count", rho = 0.25}
-budget = {rho = 1.0, delta = 0.0}
+budget = {rho = 1.0, delta = 0.0, exhausted = "refuse"}
 source.url = "jsonl:in.jsonl"
 sink.url = "jsonl:out.jsonl"
 ledger.url = "sqlite:l.db"

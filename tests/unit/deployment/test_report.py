@@ -184,20 +184,6 @@ def test_users_cannot_lose_more_than_the_cap():
     assert "There the guarantee stops it, for ever" in words
 
 
-def test_counts_that_leave_users_out_are_not_called_free_of_errors():
-    """Errors besides the noise were "None", and the plan's warning below said that counts are too low."""
-    long = USERS | {"window": {"end": "1970-01-01T00:10:00Z"}}
-    for changes, is_told in (
-        (USERS, False),
-        (long, True),
-        (long | {"budget": {"rho": 1.0, "exhausted": "refuse"}}, False),
-    ):
-        report = report_of(facts_of(changes))
-        (row,) = table(report, "Refusals and bias").values()
-        assert ("counts are too low" in row["errors besides the noise"]) == is_told
-        assert row["errors besides the noise"].startswith("None") != is_told
-
-
 @pytest.mark.parametrize(("per_user", "times"), [(None, 2), (1, 1)])
 def test_keys_of_users_share_the_guarantee(per_user, times):
     keys = {"key": "site", "keys": ["a", "b"], **({} if per_user is None else {"keys_per_user": per_user})}
@@ -330,6 +316,12 @@ def test_a_ledger_tells_what_was_spent_and_refused(spent):
     assert "3 budget_exhausted" in answers
     assert "2 too_few" in answers
     assert "8 released" in answers
+    first = next(block for block in report.section("summary").blocks if isinstance(block, Paragraph))
+    assert first.strong
+    assert first.text == (
+        "The budget is used up: another window has no room and gets no value. 3 answers already were refused for lack "
+        "of budget."
+    )
     words = all_words(report)
     assert "the budget has no room for another window" in words
     assert stream.sealed_hash in words

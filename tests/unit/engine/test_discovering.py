@@ -191,7 +191,7 @@ def test_a_user_is_told_of_at_most_so_many_keys(kept_url):
 
 
 def test_searches_and_windows_of_a_user_share_one_filter(tmp_path):
-    """Three periods are searched: with room for two searches and four windows, all are left out afterwards."""
+    """Three periods are searched: with room for two searches and four windows, all else is refused."""
     url = f"sqlite:{tmp_path / 'l.db'}"
     records = [Arrival(ms, "k0") for ms in range(0, WINDOWS * WINDOW_MS, 1000)]
     config = of_users(url, budget={"rho": 6 * EXACT, "delta": 2e-9})
@@ -199,10 +199,10 @@ def test_searches_and_windows_of_a_user_share_one_filter(tmp_path):
         push(engine, records, ids=["one", "two"] * (len(records) // 2))
         releases = engine.close()
         assert engine.spent.fits(config.job.terms.capacity)
-    states = {one.window_open_ms: one.participation for one in releases if one.key == "k0"}
+    reasons = {one.window_open_ms: one.reason for one in releases if one.key == "k0"}
     opens = [PERIOD_MS + i * WINDOW_MS for i in range(8)]
-    assert states == dict.fromkeys(opens[:4], "full") | dict.fromkeys(opens[4:], "exhausted")
-    assert [one.participation for one in releases if one.key is None] == ["full", "full", "exhausted"]
+    assert reasons == dict.fromkeys(opens[:4]) | dict.fromkeys(opens[4:], "budget_exhausted")
+    assert [one.reason for one in releases if one.key is None] == [None, None, "budget_exhausted"]
 
 
 def test_a_period_that_is_refused_keeps_the_keys_of_the_one_before():

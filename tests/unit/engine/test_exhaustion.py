@@ -8,11 +8,10 @@ import pytest
 from click.testing import CliRunner
 from support.helpers import rows, sample
 
-from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, SeededEntropy
+from fcstream import BudgetExhausted, ConfigError, Engine, KeyedEngine, Noise, PrivacyLoss, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.engine.exhaustion import exhaustion_warning
-from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.planning.plan import plan, quick_warnings
 from fcstream.releases.base import Release
 from fcstream.service.batch import Summary
@@ -23,10 +22,10 @@ USERS = {"unit": "user", "user": "id"}
 ALWAYS = [f"always {i}" for i in range(100)]
 
 
-def users_engine(seed=0, **budget):
+def users_engine(seed=0, **changes):
     """Six windows of counts with hardly any noise; the budget of whoever is always there lasts three."""
-    shape = sample(stream=USERS, release=COUNT, budget={"rho": 150.0, **budget})
-    return Engine(shape, noise=Noise(SeededEntropy(seed)))
+    budget = {"rho": 150.0, **changes.pop("budget", {})}
+    return Engine(sample(stream=USERS, release=COUNT, budget=budget, **changes), noise=Noise(SeededEntropy(seed)))
 
 
 def fill(engine):
@@ -34,19 +33,57 @@ def fill(engine):
         engine.push(np.full(100, 10_000 * k), rows(100), ids=ALWAYS)
 
 
-def test_releases_that_leave_people_out_say_so(caplog):
+def test_no_window_leaves_anybody_out(caplog):
+    """Counts went on with those who had budget left, as released, and lacked everybody who was always there."""
     engine = users_engine()
     fill(engine)
     with caplog.at_level(logging.WARNING, "fcstream.engine"):
         answers = engine.close()
-    assert [r.participation for r in answers] == ["full"] * 3 + ["exhausted"] * 3
-    assert answers[2].count > 95
-    assert answers[3].count < 5
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 1  # at the window, and not again
-    assert "the window that opens at 1970-01-01 00:00:30 UTC" in told[0]
-    assert b'"participation":"exhausted"' in answers[3].to_bytes()
+    assert [r.reason for r in answers] == [None] * 3 + ["budget_exhausted"] * 3
+    assert [r.value for r in answers[3:]] == [None] * 3
+    assert all(r.count > 95 for r in answers[:3])
+    assert {r.unit for r in answers} == {"user"}
+    assert b'"unit":"user"' in answers[0].to_bytes()
     assert Release.from_bytes(answers[3].to_bytes()) == answers[3]
+    assert caplog.records == []  # a run over files says it at its end
+
+
+def live(**changes):
+    window = {"clock": "broker", "start": "1970-01-01T00:00:00Z", "end": None, "lateness": "0s", "backlog": "1h"}
+    return sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window, **changes)
+
+
+def test_a_live_stream_logs_the_first_refusal_and_no_other(caplog):
+    engine = Engine(live())
+    assert engine.exhaustion.text is None
+    with caplog.at_level(logging.ERROR, "fcstream.engine"):
+        engine.advance(35_000)
+        assert (engine.exhaustion.text, caplog.records) == (None, [])
+        answers = engine.advance(65_000)
+    assert [r.reason for r in answers] == ["budget_exhausted"] * 3
+    (told,) = caplog.records
+    assert told.levelno == logging.ERROR
+    assert "since the window that opens at 1970-01-01 00:00:30 UTC windows are refused" in told.getMessage()
+    assert engine.exhaustion.text in told.getMessage()
+
+
+def test_many_keys_log_one_line(caplog):
+    shape = live()
+    shape["stream"] |= {"key": "room", "keys": ["a", "b", "c"]}
+    shape["budget"] = {"rho": 450.0, "delta": 1e-6}
+    engine = KeyedEngine(shape)
+    with caplog.at_level(logging.ERROR, "fcstream.engine"):
+        engine.advance(65_000)
+    assert len(caplog.records) == 1
+    assert engine.exhaustion.text is not None
+
+
+def test_a_restart_knows_that_the_budget_is_used_up(tmp_path):
+    shape = live(ledger={"url": f"sqlite:{tmp_path / 'l.db'}"})
+    with Engine(shape) as engine:
+        engine.advance(55_000)
+    with Engine(shape) as engine:
+        assert "00:00:40 UTC" in engine.exhaustion.text
 
 
 def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps():
@@ -61,92 +98,17 @@ def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps
     assert [block for block, text in told.items() if "wait for a new block" in text] == ["1748768460250"]
 
 
-def test_hints_do_not_ask_for_what_makes_it_worse():
-    answers = Config.from_mapping(sample()).job.answers
-    summary = Summary(refused={"too_few": 1, "no_core": 1})
-    summary.explain(answers)
-    assert "raise `release.rho`" in summary.hints["too_few"]
-    assert all(hint.endswith("for a new stream: these windows stay as they are") for hint in summary.hints.values())
-    summary.exhausted = 1
-    summary.explain(answers)
-    assert "raise `release.rho`" not in summary.hints["too_few"]
-
-
-def test_a_program_is_warned_of_windows_that_leave_people_out():
-    summary = Summary()
-    engine = users_engine()
-    fill(engine)
-    summary.add(engine.close())
-    assert any("3 windows left out whoever has used up their budget" in text for text in summary.warnings)
-
-
-def test_participation_does_not_depend_on_who_was_there():
-    """A public fact: the same for a stream without any record."""
-    assert [r.participation for r in users_engine().close()] == ["full"] * 3 + ["exhausted"] * 3
-
-
-def test_participation_belongs_to_users():
-    answers = Engine(sample(release=COUNT, budget={"rho": 50.0})).close()
-    assert {r.participation for r in answers} == {None}
-    assert b"participation" not in answers[0].to_bytes()
-
-
-def test_once_exhausted_stays_exhausted_where_a_later_window_is_cheaper():
-    """Warm windows of a tracking mean cost no delta, so somebody always present has room again; others may not."""
-    release = {"kind": "mean", "method": "tracking", "rho": 1.0, "delta": 1e-7}
-    shape = sample(stream=USERS, release=release, budget={"rho": 50.0, "delta": 3e-7})
-    engine = Engine(shape, noise=Noise(SeededEntropy(1)))
-    for k in (4, 5):  # cold starts before use up the delta
-        engine.push(np.full(300, 10_000 * k), rows(300), ids=np.arange(300))
-    answers = engine.close()
-    states = [r.participation for r in answers]
-    assert states == sorted(states, reverse=True)
-
-
-@pytest.mark.parametrize("crash", ["before the seal", "after the seal"])
-def test_participation_survives_a_crash_at_the_window(tmp_path, crash):
-    """The window in which it changes is charged, the process dies, and the second draw says the same."""
-    shape = sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, ledger={"url": f"sqlite:{tmp_path / 'l.db'}"})
-    engine = Engine(shape)
-    fill(engine)
-    steps = engine.closing()
-    for _ in range(3):
-        next(steps)
-    engine.acknowledge()
-    real = SQLiteLedger.seal
-
-    def torn(self, answers):
-        if crash == "after the seal":
-            real(self, answers)
-        raise OSError("power")
-
-    SQLiteLedger.seal = torn
-    try:
-        with pytest.raises(OSError):
-            next(steps)
-    finally:
-        SQLiteLedger.seal = real
-        engine.abort()
-    engine = Engine(shape)
-    fill(engine)
-    answers = engine.unpublished() + engine.close()
-    assert [r.window_open_ms for r in answers] == [30_000, 40_000, 50_000]
-    assert [r.participation for r in answers] == ["exhausted"] * 3
-    engine.abort()
-
-
 def test_refuse_holds_for_users_by_the_public_worst_case():
-    engine = users_engine(exhausted="refuse")
+    engine = users_engine(budget={"exhausted": "refuse"})
     for k in range(6):
         engine.push(np.full(100, 10_000 * k), rows(100), ids=[f"only in {k}: {i}" for i in range(100)])
     answers = engine.close()
     assert [r.reason for r in answers] == [None] * 3 + ["budget_exhausted"] * 3  # newcomers' budgets change nothing
-    assert [r.participation for r in answers] == ["full"] * 6
     assert engine.spent.rho == 150.0
 
 
 def test_stop_holds_for_users_by_the_public_worst_case():
-    engine = users_engine(exhausted="stop")
+    engine = users_engine(budget={"exhausted": "stop"})
     fill(engine)
     with pytest.raises(
         BudgetExhausted, match="block user refuses the charge for window 1970-01-01 00:00:30 UTC"
@@ -156,17 +118,24 @@ def test_stop_holds_for_users_by_the_public_worst_case():
     assert [r.count > 95 for r in engine.unpublished()] == [True] * 3
 
 
-@pytest.mark.parametrize("unit", ["event", "stream"])
-def test_omit_is_for_users(unit):
-    with pytest.raises(ConfigError, match=r"budget.exhausted: must be 'refuse' or 'stop' with unit"):
+@pytest.mark.parametrize("unit", ["event", "user", "stream"])
+def test_omit_is_gone(unit):
+    told = (
+        "^budget.exhausted: must be 'refuse' or 'stop': 'omit' was removed, because numbers lacked most users and did"
+    )
+    with pytest.raises(ConfigError, match=told):
         Config.from_mapping(sample(stream={"unit": unit}, budget={"exhausted": "omit"}))
+    with pytest.raises(ConfigError, match="must be 'refuse' or 'stop', got 'other'"):
+        Config.from_mapping(sample(stream={"unit": unit}, budget={"exhausted": "other"}))
 
 
 @pytest.mark.parametrize(
     ("exhausted", "text"),
     [
-        (None, "window 4, which opens at 1970-01-01 00:00:30 UTC, is the first that leaves out a user present"),
-        ("omit", "is used up, so from it on counts are too low"),
+        (
+            None,
+            "a run does not begin unless `budget.exhausted` says what becomes of window 4, which opens at 1970-01-01",
+        ),
         ("refuse", "from window 4, which opens at 1970-01-01 00:00:30 UTC, on every window is refused"),
         ("stop", "the run ends at window 4, which opens at 1970-01-01 00:00:30 UTC"),
     ],
@@ -188,8 +157,9 @@ def test_the_plan_compares_the_schedule_with_the_total(unit, rho):
     assert "does not cap that" not in text
     if rho > 200:
         assert found.lasting_windows == 4
-        assert "warning: the total lasts 4 windows of 6: from window 5, which opens at" in text
-        assert "every window is refused (`budget.exhausted`); raise `budget.total_rho`" in text
+        assert "warning: the total lasts 4 windows of 6: a run does not begin unless" in text
+        assert "what becomes of window 5, which opens at" in text
+        assert "and those after it; raise `budget.total_rho`" in text
     else:
         assert found.lasting_windows == 3
         assert "warning: the budget of a user present in every window lasts 3 windows of 6" in text
@@ -210,18 +180,20 @@ def test_a_live_stream_always_ends_somewhere():
     window = {"clock": "broker", "end": None}
     job = Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window)).job
     assert (
-        "lasts 3 windows: window 4 (it opens at 1970-01-01 00:00:30 UTC if the first run is now) is the first"
+        "lasts 3 windows: from window 4 (it opens at 1970-01-01 00:00:30 UTC if the first run is now) on every window"
         in str(exhaustion_warning(job))
     )
     # When a run starts, the first one may have been long ago.
-    assert "lasts 3 windows: window 4 since the first run is the first" in str(exhaustion_warning(job, planned=False))
+    assert "lasts 3 windows: from window 4 since the first run on every window" in str(
+        exhaustion_warning(job, planned=False)
+    )
 
 
 def test_a_run_does_not_say_that_it_is_the_first():
     window = {"clock": "broker"}
     config = Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window))
     (text,) = (text for text in quick_warnings(config) if "lasts" in text)
-    assert "lasts 3 windows: window 4 since the first run is" in text
+    assert "lasts 3 windows: from window 4 since the first run on every window is refused" in text
 
 
 def test_one_thing_is_told_as_one():
@@ -236,7 +208,7 @@ def test_one_thing_is_told_as_one():
     assert "2 records lie in those windows and changed nothing" in lines
 
 
-@pytest.mark.parametrize(("exhausted", "code"), [(None, 0), ("omit", 0), ("refuse", 3), ("stop", 3)])
+@pytest.mark.parametrize(("exhausted", "code"), [(None, 2), ("refuse", 3), ("stop", 3)])
 def test_the_command_warns_at_the_start_and_at_the_window(tmp_path, monkeypatch, exhausted, code):
     monkeypatch.chdir(tmp_path)
     Path("in.jsonl").write_text('{"ts_ms": 1, "a": 20, "id": "x"}\n')
@@ -255,6 +227,8 @@ ledger.url = "sqlite:l.db"
     )
     done = CliRunner().invoke(main, ["run", "c.toml"])
     assert done.exit_code == code, done.stderr
-    assert "warning: the budget of a user present in every window lasts 2 windows of 6" in done.stderr
-    if code == 0:
-        assert "4 windows left out whoever has used up their budget" in done.stderr
+    if exhausted is None:  # at once, so that no ledger is bound to such a configuration
+        assert "fcstream: budget.rho: lasts 2 of 6 windows: lower release.rho to 0.3333, or use longer" in done.stderr
+        assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "c.toml"}
+    else:
+        assert "warning: the budget of a user present in every window lasts 2 windows of 6" in done.stderr

@@ -124,10 +124,10 @@ def texts_that_count(mapping, job, here, at, salt, spent):
     unit, release = mapping["stream"]["unit"], mapping["release"]
     if unit == "user":
         users = {user: [text for other, text in here if other == user] for user, _ in here}
-        users = {user: own for user, own in users.items() if pay(spent, (key, user), loss, capacity)}
+        if not pay(spent, key, loss, capacity):
+            return "budget_exhausted"
         if len(users) > mapping["window"]["max_records"]:
-            for user in users:  # gets back what the gate did not use
-                spent[key, user] -= loss - mechanism.gate.loss.rho_nano
+            spent[key] -= loss - mechanism.gate.loss.rho_nano  # what the gate did not use
             return "too_many"
         index, most = open_ms // SLIDES_MS[mapping["window"].get("slide")], release["values_per_user"]
         return [text for user, own in users.items() for text in chosen_texts(salt, index, user, own, most)]

@@ -72,8 +72,9 @@ def test_a_user_of_two_windows_pays_for_both_and_never_more_than_the_cap():
     engine.push([6000, 11_000, 21_000, 21_000], rows(4), ids=["ann", "ann", "ann", "bob"])
     found = engine.close()
     # Ann is in the windows that open at 0, 5 and 10 seconds, and has nothing left for those at 15 and 20.
-    assert {r.window_open_ms: r.count for r in found[:6]} == {0: 1, 5000: 1, 10_000: 1, 15_000: 1, 20_000: 1, 25_000: 0}
-    assert [r.participation for r in found[:4]] == ["full"] * 3 + ["exhausted"]
+    counts = {r.window_open_ms: r.count for r in found[:6]}
+    assert counts == {0: 1, 5000: 1, 10_000: 1, 15_000: None, 20_000: None, 25_000: None}
+    assert [r.reason for r in found[:4]] == [None] * 3 + ["budget_exhausted"]
 
 
 @pytest.mark.parametrize("kind", ["mean", "quantiles", "histogram", "variance"])

@@ -64,7 +64,7 @@ def test_a_user_counts_for_so_many_texts(k):
         engine.push(np.zeros(900, np.int64), [text] * 900, ids=[str(i % 300) for i in range(900)])
     found = engine.close()[0]
     np.testing.assert_allclose(sum(found.value), 300 * k, atol=12)
-    assert found.participation == "full"
+    assert found.unit == "user"
     assert len(found.value) == 3
 
 

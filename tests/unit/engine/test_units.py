@@ -38,18 +38,18 @@ def test_a_user_counts_once_a_window():
     assert [abs(r.count - n) < 2 for r, n in zip(eng.close(), [40, 40, 0, 0, 0, 0], strict=True)] == [True] * 6
 
 
-def test_users_run_out_silently_and_one_by_one():
-    """Three windows' budget each: those who come every time are gone in the fourth, newcomers are not."""
+def test_the_budget_of_users_runs_out_for_all_of_them_at_once():
+    """Three windows' budget: the fourth is refused, since a number without those who came every time would be wrong."""
     eng = count_engine(stream=USERS, budget={"rho": 150.0})
     for k in range(6):
         eng.push(np.full(100, 10_000 * k), rows(100), ids=[f"always {i}" for i in range(100)])
         eng.push(np.full(30, 10_000 * k), rows(30), ids=[f"only in {k}: {i}" for i in range(30)])
     answers = eng.close()
-    assert all(r.status == "released" for r in answers)
-    assert np.abs(np.array([r.count for r in answers]) - [130, 130, 130, 30, 30, 30]).max() <= 2
+    assert [r.reason for r in answers] == [None] * 3 + ["budget_exhausted"] * 3
+    assert np.abs(np.array([r.count for r in answers[:3]]) - 130).max() <= 2
     assert [r.spent["rho"] for r in answers] == [50.0, 100.0, 150.0, 150.0, 150.0, 150.0]
-    assert [r.rho for r in answers] == [50.0] * 6  # what any one participant was charged
-    assert eng.rejected == {}  # nobody is told
+    assert [r.rho for r in answers] == [50.0] * 3 + [0.0] * 3  # what any one participant was charged
+    assert eng.rejected == {}
 
 
 def test_first_takes_the_earliest_record_and_mean_the_mean():

@@ -330,12 +330,11 @@ def run(config, names=("ann",)):
 def test_engines_of_a_group_spend_one_budget(url, caplog):
     ledger = {"ledger": {"url": url}}
     first = run(job("a", **ledger))
-    assert {release.participation for release in first} == {"full"}
+    assert {release.status for release in first} == {"released"}
     assert first[-1].spent["rho"] == 0.06
     second = run(job("b", **ledger), ["ann", "bob"])
-    assert {release.participation for release in second} == {"exhausted"}
-    refusing = job("c", budget={"exhausted": "refuse"}, **ledger)
-    assert {release.reason for release in run(refusing)} == {"budget_exhausted"}
+    assert {release.reason for release in second} == {"budget_exhausted"}
+    assert {release.reason for release in run(job("c", **ledger), ["newcomer"])} == {"budget_exhausted"}
     shown = CliRunner().invoke(main, ["budget", "show", url])
     assert shown.exit_code == 0, shown.output
     assert "group 'fleet' ('a', 'b', 'c'): one budget" in shown.output

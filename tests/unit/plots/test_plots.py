@@ -379,21 +379,17 @@ def test_a_picture_of_a_ledger_leaves_retired_streams_out(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "mean", "histogram", "quantiles"])
-def test_pictures_tell_that_users_are_left_out(kind, tmp_path):
-    """Nothing showed from when on counts are too low; and users were called records."""
+def test_pictures_call_users_users(kind, tmp_path):
+    """They were called records."""
     value = {"count": [5.0], "mean": [1.0], "histogram": [3.0, 4.0], "quantiles": [1.0]}[kind]
     more = {"kind": kind, "sigma": [1.0] * len(value)}
     more |= {"features": ["a"]} if kind == "mean" else {}
     more |= {"parts": {"feature": "a", "edges": [0.0, 1.0, 2.0]}} if kind == "histogram" else {}
     more |= {"parts": {"quantiles": [0.5]}, "features": ["a"]} if kind == "quantiles" else {}
-    states = ["full"] * 3 + ["exhausted"] * 3
-    with_some = drawn([release(k, value, participation=state, **more) for k, state in enumerate(states)], tmp_path)
-    with_all = drawn([release(k, value, participation="full", **more) for k in range(6)], tmp_path)
+    of_users = drawn([release(k, value, unit="user", **more) for k in range(6)], tmp_path)
     of_records = drawn([release(k, value, **more) for k in range(6)], tmp_path)
-    assert "users without budget left out" in with_some
-    assert "left out" not in with_all + of_records
-    assert ">users" in with_all
-    assert "records" not in with_all
+    assert ">users" in of_users
+    assert "records" not in of_users
     assert "records" in of_records
     assert "users" not in of_records
 

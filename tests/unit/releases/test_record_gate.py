@@ -331,32 +331,6 @@ def test_users_are_counted_not_records_and_only_those_who_have_room():
     assert found == ["too_few", "too_few", "too_many"]
 
 
-def test_exhausted_users_never_decide_whether_a_window_is_refused():
-    """Ten thousand who have no budget left beside thirty who have: the answer is that about thirty."""
-    many = 10_000
-    shape = sample(
-        stream=USERS["stream"],
-        window={"clock": "broker", "end": "1970-01-01T00:00:40Z", "max_records": 20_000},
-        budget={"rho": 1.0, "delta": 1e-9},
-    )
-    config = Config.from_mapping(shape)
-    gate = config.job.gate
-    narrow = RecordGate(gate.loss, 60)
-    engine = Engine(config, noise=Recording(2, gate.variance))
-    engine.push(np.full(many, 1), rows(many), ids=names(0, many), arrival_ms=1)
-    assert [release.reason for release in engine.advance(10_001)] == [None]  # it costs all that they have
-    # The same bound as for thirty from here on: who is used up must not be counted by it.
-    engine._records.counter._most = narrow.max_held
-    engine.push(np.full(many + 30, 10_001), rows(many + 30), ids=names(0, many + 30), arrival_ms=10_001)
-    view = []
-    real = engine._records.counter.view
-    engine._records.counter.view = lambda panes: view.append(real(panes)) or view[-1]
-    engine.advance(20_001)
-    assert view[0].size == 30
-    assert view[0].view is not None
-    engine.abort()
-
-
 @pytest.mark.parametrize("extra", [0, 1, 2])
 def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_of_them_pay(extra):
     engine = user_engine(60, windows=1)
@@ -395,16 +369,6 @@ def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
     assert engine._records._users.groups[0].size(0) == 0
     assert flooded < 40_000 * 110
     assert [release.reason for release in engine.close()] == ["too_many", "too_few"]
-
-
-def test_users_are_held_until_it_is_certain_that_they_lack_room():
-    """Each has room for one window. Who came in both counts in the first alone, so the second is not flooded."""
-    engine = user_engine(60, windows=2, cap=1.0)
-    held = engine.job.gate.max_held
-    engine.push(np.full(3 * held, 10_001), rows(3 * held), ids=names(0, 3 * held))
-    assert engine._records._users.groups[0].size(1) == 3 * held
-    engine.push(np.full(10, 1), rows(10), ids=names(3 * held, 10))
-    assert [release.reason for release in engine.close()] == ["too_few", "too_many"]
 
 
 def test_windows_of_users_are_refused_exactly_as_by_the_naive_twin():

@@ -323,8 +323,7 @@ function drawValue(shown, at) {
   }
   const which = made === details ? "The newest window with a value" : "The window that you chose";
   const many = made.rows_drawn ? ` Shares of ${number(made.rows_drawn)} synthetic rows, which belong to nobody.` : "";
-  const used = made.participation === "exhausted" ? " Users whose budget is used up are left out." : "";
-  byId("value-about").textContent = `${which}, ${when(made.open_ms)} to ${when(made.close_ms)} UTC.${many}${used}`;
+  byId("value-about").textContent = `${which}, ${when(made.open_ms)} to ${when(made.close_ms)} UTC.${many}`;
   draw(host, made, { before: made.form === "places" ? earlier(made) : [] });
 }
 
