@@ -118,6 +118,7 @@ MADE: dict[str, Callable[[], str]] = {
         release_fields,
         track_fields,
         refusal_reasons,
+        missing_intervals,
         rejection_reasons,
         device_reasons,
         public_metrics,

@@ -136,7 +136,7 @@ def test_budget_exhausted_is_exit_3(folder):
     done = call("run", "c.toml")
     assert done.exit_code == 2  # before a window is charged
     assert "budget.rho: lasts 1 of 2 windows" in done.stderr
-    (folder / "c.toml").write_text(text.replace("rho = 0.25", 'rho = 0.25\nexhausted = "refuse"'))
+    (folder / "c.toml").write_text(text.replace("[budget]", '[budget]\nexhausted = "refuse"'))
     done = call("run", "c.toml")
     assert done.exit_code == 3
     assert [json.loads(line)["reason"] for line in done.stdout.splitlines()] == [None, "budget_exhausted"]

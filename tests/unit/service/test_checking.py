@@ -33,7 +33,7 @@ end = "2026-01-02T00:00:00Z"
 kind = "count"
 rho = 0.1
 [budget]
-rho = 1.0
+rho = 9.0
 delta = 1e-6
 [source]
 url = "jsonl:in.jsonl"
