@@ -14,17 +14,36 @@ from .vectors import load, store
 
 
 @kernel
-def mark_inside(rows, low, high, inside):
-    """Mark the rows (n, d) all of whose numbers are in [low, high] (d,), in inside (n,) bool; returns how many."""
+def mark_inside(rows, origins, scales, step, low, high, inside):
+    """Mark the rows (n, d) all of whose lattice numbers are in [low, high] (d,), in inside (n,) bool; returns how many.
+
+    origins, scales (d,); lattice numbers as in `encode`.
+    """
     count = 0
+    plain = _is_plain(origins, scales)
     for i in range(len(rows)):
         row = rows[i]
         beyond = 0
-        for k in range(len(row)):
-            beyond += not ((row[k] >= low[k]) & (row[k] <= high[k]))  # a NaN is in no range
+        if plain:
+            for k in range(len(row)):
+                at = np.rint(row[k] / step)
+                beyond += not ((at >= low[k]) & (at <= high[k]))  # a NaN is in no range
+        else:
+            for k in range(len(row)):
+                at = np.rint((row[k] - origins[k]) / scales[k] / step)
+                beyond += not ((at >= low[k]) & (at <= high[k]))
         inside[i] = beyond == 0
         count += beyond == 0
     return count
+
+
+@kernel
+def _is_plain(origins, scales):
+    """Tell whether x - 0 and x / 1 are x, so that one division is left."""
+    plain = True
+    for k in range(len(origins)):
+        plain = plain and origins[k] == 0.0 and scales[k] == 1.0
+    return plain
 
 
 @intrinsic
@@ -69,16 +88,14 @@ def encode(rows, origins, scales, step, tiles):
     entry, as in `Grid.points`.
     """
     d = rows.shape[1]
-    plain = True
-    for k in range(d):
-        plain = plain and origins[k] == 0.0 and scales[k] == 1.0
+    plain = _is_plain(origins, scales)
     points = np.empty((LANES, d), np.float64)
     for t in range(len(tiles)):
         tile, first = tiles[t], t * LANES
         used = min(LANES, len(rows) - first)
         for j in range(used):
             row, point = rows[first + j], points[j]
-            if plain:  # x - 0 and x / 1 are x, so that one division is left
+            if plain:
                 for k in range(d):
                     point[k] = np.rint(row[k] / step)
             else:

@@ -16,14 +16,20 @@ from ..stream.lattice import as_doubles
 
 
 @contextmanager
-def named_as_arguments() -> Iterator[None]:
-    """Name arguments, not keys of ``[release]``, in errors of what is made in the block."""
+def named_as_arguments(features: str = "bounds") -> Iterator[None]:
+    """Name arguments, not keys of a configuration, in errors of what is made in the block.
+
+    `features` is the argument that says the ranges.
+    """
     try:
         yield
     except ConfigError as error:
-        if not error.key.startswith("release."):
+        section, _, name = error.key.partition(".")
+        if section not in ("release", "lattice", "features"):
             raise
-        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
+        if section == "features":
+            name = "scale" if name.endswith(".scale") else features
+        raise ConfigError(error.message, name) from None
 
 
 def number_of(value: Any, name: str) -> float:

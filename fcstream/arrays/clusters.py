@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,8 +24,8 @@ from ..releases.clusters.plan import ClusterJob
 from ..releases.clusters.tree_centers import TreeClustering, TreeParts
 from ..releases.clusters.tree_mixtures import TreeMixture
 from ..releases.clusters.tree_release import TreeCentersRelease
-from ..releases.trees.growing import PublicBox
-from ..stream.lattice import Lattice, as_rows
+from ..releases.trees.growing import box_of
+from ..stream.lattice import Feature, Grid, Lattice, as_rows
 from .arguments import (
     check_method,
     cluster_number,
@@ -229,13 +229,15 @@ def private_centers(
         if _tree_is_nearer(job, loss, lattice, ends):
             return _tree_centers(rows, k, ends, rho, step, noise)
     mechanism = job.mechanism(loss, lattice)
-    within = rows if bounds is None else rows[((rows >= low) & (rows <= high)).all(axis=1)]
-    near = _near(within, job, lattice)
-    left_out = count_left_out(rows, len(near), may_be_none=True)
+    grid, within = _ball(lattice, job), rows
+    if bounds is not None:
+        within = rows[_box(lattice, (low, high)).located(rows)[1].all(axis=1)]
+    points = grid.points_inside(within)
+    left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
-    found = mechanism.find(_held(lattice.coordinates(near)), noise, charge.start)
-    return _centers_answer(found, step, mechanism.loss - charge.unused, noise, left_out)
+    found = mechanism.find(_held(points), noise, charge.start)
+    return _centers_answer(found, grid, mechanism.loss - charge.unused, noise, left_out)
 
 
 def _tree_centers(
@@ -246,42 +248,46 @@ def _tree_centers(
     step: float,
     noise: Noise,
 ) -> CentersAnswer:
-    mechanism, points, left_out = _by_tree(TreeClustering, rows, k, bounds, rho, Lattice(step))
+    mechanism, grid = _by_tree(TreeClustering, k, bounds, rho, Lattice(step))
+    points = grid.points_inside(rows)
+    left_out = count_left_out(rows, len(points))
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
     found = mechanism.find(points, noise, charge.start)
-    return _centers_answer(found, step, mechanism.loss - charge.unused, noise, left_out)
+    return _centers_answer(found, grid, mechanism.loss - charge.unused, noise, left_out)
 
 
 def _by_tree(
     made: type[T],
-    rows: NDArray[np.float64],
     k: int | str,
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
     rho: float,
     lattice: Lattice,
-) -> tuple[T, NDArray[np.float64], dict[str, int]]:
-    """Make a mechanism by a tree, round the rows of the public box to the lattice, and count the others."""
-    low, high = bounds
-    box = _box(lattice, bounds)
+) -> tuple[T, Grid]:
+    """Make a mechanism by a tree, and the grid of the public box."""
+    grid = _box(lattice, bounds)
     with named_as_arguments():
-        mechanism = made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box)
-    inside = ((rows >= low) & (rows <= high)).all(axis=1)  # also False for NaN
-    left_out = count_left_out(rows, int(np.count_nonzero(inside)))
-    return mechanism, lattice.coordinates(rows[inside]), left_out
+        return made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box_of(grid)), grid
 
 
-def _box(lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> PublicBox:
-    for a, b in zip(*(end.tolist() for end in bounds), strict=True):
-        lattice.check_range(a, b, "bounds")
-    return PublicBox(*(tuple(int(x) for x in lattice.coordinates(end)) for end in bounds))
+def _box(lattice: Lattice, bounds: tuple[Iterable[float], Iterable[float]], name: str = "bounds") -> Grid:
+    """Return the grid of a public box, whose ends (d,) each are those of an argument of this name."""
+    ends = enumerate(zip(*(map(float, end) for end in bounds), strict=True))
+    with named_as_arguments(features=name):
+        return Grid(lattice, tuple(Feature(f"x{k}", low, high) for k, (low, high) in ends))
+
+
+def _ball(lattice: Lattice, job: ClusterJob) -> Grid:
+    """Return the grid of the box around a job's public ball."""
+    middle = np.array(job.center)
+    return _box(lattice, (middle - job.ball, middle + job.ball), "ball")
 
 
 def _tree_is_nearer(
     job: ClusterJob, loss: PrivacyLoss, lattice: Lattice, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> bool:
     """Compare both methods by public numbers; what is wrong with the job itself is raised by either."""
-    tuples, tree = CentersRelease(loss, job, lattice), TreeCentersRelease(loss, job.k, _box(lattice, bounds))
+    tuples, tree = CentersRelease(loss, job, lattice), TreeCentersRelease(loss, job.k, box_of(_box(lattice, bounds)))
     try:
         _ = tuples.average
     except ConfigError:
@@ -291,13 +297,13 @@ def _tree_is_nearer(
 
 
 def _centers_answer(
-    found: ClusterCenters, step: float, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
+    found: ClusterCenters, grid: Grid, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
 ) -> CentersAnswer:
     return CentersAnswer(
         status="refused" if found.centers is None else "released",
         reason=found.reason,
-        centers=None if found.centers is None else found.centers * step,
-        sigma=None if found.sigma is None else found.sigma * step,
+        centers=None if found.centers is None else np.array(grid.values(found.centers)),
+        sigma=None if found.sigma is None else np.array(grid.widths(found.sigma)),
         counts=found.counts,
         tuples=found.tuples,
         spent=spent,
@@ -422,12 +428,13 @@ def private_mixture(
         if given := [name for name, value in alone.items() if value is not None]:
             raise ConfigError("belongs to methods 'friendly' and 'ktuples', which need all of `delta`, `size_hint` and "
                               "`spread`: leave it out", given[0])  # fmt: skip
-        box = _bounds(bounds, ball, center, rows.shape[1])
-        tree, kept, left_out = _by_tree(TreeMixture, rows, k, box, rho, lattice)
+        tree, grid = _by_tree(TreeMixture, k, _bounds(bounds, ball, center, rows.shape[1]), rho, lattice)
+        points = grid.points_inside(rows)
+        left_out = count_left_out(rows, len(points))
         charge = _charge(tree.loss)
         charge.open(tree.loss)
-        found = tree.find(_held(kept), noise, charge.start)
-        return _mixture_answer(found, step, tree.loss - charge.unused, noise, left_out)
+        found = tree.find(_held(points), noise, charge.start)
+        return _mixture_answer(found, grid, tree.loss - charge.unused, noise, left_out)
     if not isinstance(k, int):
         raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
     if ball is None or size_hint is None or spread is None:
@@ -436,24 +443,25 @@ def private_mixture(
     where = _center(center, rows.shape[1])
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
-    made, near = Learned.of(job, loss, lattice), _near(rows, job, lattice)
-    left_out = count_left_out(rows, len(near), may_be_none=True)
+    made, grid = Learned.of(job, loss, lattice), _ball(lattice, job)
+    points = grid.points_inside(rows)
+    left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(made.loss)
     charge.open(made.loss)
-    found = made.release(_held(lattice.coordinates(near)), noise, charge.start)
-    return _mixture_answer(found, step, made.loss - charge.unused, noise, left_out)
+    found = made.release(_held(points), noise, charge.start)
+    return _mixture_answer(found, grid, made.loss - charge.unused, noise, left_out)
 
 
 def _mixture_answer(
-    found: ClusterMixture, step: float, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
+    found: ClusterMixture, grid: Grid, spent: PrivacyLoss, noise: Noise, left_out: dict[str, int]
 ) -> MixtureAnswer:
     return MixtureAnswer(
         status="refused" if found.reason else "released",
         reason=found.reason,
         weights=found.weights,
-        means=None if found.means is None else found.means * step,
-        sigma=None if found.sigma is None else found.sigma * step,
-        covariances=None if found.covariances is None else found.covariances * step * step,
+        means=None if found.means is None else np.array(grid.values(found.means)),
+        sigma=None if found.sigma is None else np.array(grid.widths(found.sigma)),
+        covariances=None if found.covariances is None else found.covariances * grid.lattice.step**2,
         counts=found.counts,
         tuples=found.tuples,
         spent=spent,
@@ -467,13 +475,6 @@ def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]
     if len(where) != dimension:
         raise ConfigError(f"must list {dimension} numbers, got {len(where)}", "center")
     return where
-
-
-def _near(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> NDArray[np.float64]:
-    """Return the rows near the public ball."""
-    for x in job.center:
-        lattice.check_range(x - job.ball, x + job.ball, "ball")
-    return rows[(np.abs(rows - job.center) <= job.ball).all(axis=1)]  # without those with NaN
 
 
 def _held(points: NDArray[np.float64]) -> WindowView:

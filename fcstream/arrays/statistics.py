@@ -390,7 +390,7 @@ def private_variance(
 
 def _as_column(values: ArrayLike) -> ArrayLike:
     """Turn values (n,) into rows (n, 1)."""
-    column = as_doubles(values, "values", "a list of numbers")
+    column = as_doubles(values, "values", "a list of numbers", keeps_type=True)
     if column.ndim != 1:
         raise ConfigError(f"must have shape (n,), got {column.shape}", "values")
     return column[:, None]
@@ -428,7 +428,8 @@ def _charge(loss: PrivacyLoss) -> Charge:
 
 def _grid(rows: NDArray[np.float64], low: float, high: float, step: float, *, learned: bool = False) -> Grid:
     lattice, features = Lattice(number_of(step, "step")), [Feature(f"x{k}", low, high) for k in range(rows.shape[1])]
-    return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
+    with named_as_arguments():
+        return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
 
 
 def _answer(
@@ -450,13 +451,14 @@ def _answer(
     noise = noise_of(noise)
     with named_as_arguments():
         mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
-    given, rows = rows, rows_inside(rows, grid)
-    left_out = count_left_out(given, len(rows), beyond=beyond, name=name)
-    if isinstance(mechanism, ClippedCovariance):
-        view: Any = RowsView(rows, grid)
+    by_rows = isinstance(mechanism, ClippedCovariance)
+    inside = rows_inside(rows, grid) if by_rows else grid.points_inside(rows)
+    left_out = count_left_out(rows, len(inside), beyond=beyond, name=name)
+    if by_rows:
+        view: Any = RowsView(inside, grid)
     else:
         counter = mechanism.counter(grid.dimension, 1, noise)
-        counter.add(0, grid.points(rows))
+        counter.add(0, inside)
         view = counter.view([0])
     charge = _charge(mechanism.loss)
     outcome = mechanism.release(view, charge, noise)

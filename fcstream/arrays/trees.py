@@ -14,7 +14,7 @@ from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import ends_of, number_of, texts_of, whole_of, whole_or_none
+from .arguments import ends_of, named_as_arguments, number_of, texts_of, whole_of, whole_or_none
 from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
@@ -173,6 +173,7 @@ def _released(
     if len(columns) != rows.shape[1]:
         raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)
-    grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
+    with named_as_arguments():
+        grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
     answer = _answer(options, rows, grid, noise)
     return replace(answer, features=columns, transform=["none"] * len(columns))

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..errors import ConfigError
 from ..formats.texts import UnusableRecord, parse_text
 from ..releases.answers import Answers, WindowAnswer
@@ -171,36 +173,38 @@ def _conditions(config: Sections, options: Options, grid: Grid) -> tuple[Conditi
         if section.optional:
             raise ConfigError("must not be optional: a record without a value has no place here", key)
         feature = grid.features[column]
-        spans = _levels(section, wanted, key) if section.type != "number" else (_interval(feature, wanted, key),)
-        at = grid.lattice.coordinates
-        found.append(Condition(column, tuple((float(at(low)), float(at(high))) for low, high in spans)))
+        if section.type == "number":
+            spans = (_interval(grid, feature, wanted, key),)
+        else:
+            spans = _levels(grid, section, wanted, key)
+        found.append(Condition(column, spans))
     return tuple(found)
 
 
-def _levels(section: FeatureSection, wanted: Any, key: str) -> tuple[tuple[float, float], ...]:
-    """Return the scaled codes of some levels, each as an interval."""
+def _levels(grid: Grid, section: FeatureSection, wanted: Any, key: str) -> tuple[tuple[float, float], ...]:
+    """Return the lattice numbers of some levels, each as an interval."""
     if not isinstance(wanted, list) or not wanted:
         raise ConfigError("must be a list of levels of this feature", key)
     codes, feature = section.codes(), section.feature()
     for level in wanted:
         if level not in codes:
             raise ConfigError(f"must hold declared levels ({', '.join(feature.levels)}), {level!r} is none", key)
-    scaled = [float(feature.scaled(float(code))) for code in sorted({codes[level] for level in wanted})]
-    return tuple((value, value) for value in scaled)
+    scaled = feature.scaled(np.array(sorted({codes[level] for level in wanted}), np.float64))
+    return tuple((at, at) for at in grid.lattice.coordinates(scaled).tolist())
 
 
-def _interval(feature: Feature, wanted: Any, key: str) -> tuple[float, float]:
-    """Return the scaled ends of an interval."""
+def _interval(grid: Grid, feature: Feature, wanted: Any, key: str) -> tuple[float, float]:
+    """Return the lattice numbers of the ends of an interval, of which those of the range are its own."""
     if not isinstance(wanted, Mapping) or not wanted or set(wanted) - {"min", "max"}:
         raise ConfigError("must be { min = ..., max = ... } for a number; one of them may be left out", key)
     low, high = wanted.get("min", feature.minimum), wanted.get("max", feature.maximum)
-    if not feature.minimum <= low <= high <= feature.maximum:
+    ends = grid.number(feature, float(low)), grid.number(feature, float(high))
+    if ends[0] is None or ends[1] is None or low > high:
         raise ConfigError(
-            f"must be an interval within the feature's range [{feature.minimum:g}, {feature.maximum:g}], got "
-            f"[{low:g}, {high:g}]",
-            key,
+            f"must be an interval within the feature's range {feature.interval}, got [{low:g}, {high:g}]", key
         )
-    return float(feature.scaled(float(low))), float(feature.scaled(float(high)))
+    least, most = grid.ends(feature)
+    return float(least if low <= feature.minimum else ends[0]), float(most if high >= feature.maximum else ends[1])
 
 
 def _per_user(config: Sections, options: Options, columns: tuple[int, ...]) -> str:
@@ -241,8 +245,7 @@ def _summed(options: Options, grid: Grid) -> tuple[Grid, tuple[float, float]]:
         summed = Grid(grid.lattice, (replace(feature, minimum=float(low), maximum=float(high)),))
     except ConfigError as error:
         raise ConfigError(error.message, "release.user_bounds") from None
-    at = [float(grid.lattice.coordinates(feature.scaled(bound))) for bound in (low, high)]
-    return summed, (at[0], at[1])
+    return summed, (float(summed.lowest[0]), float(summed.highest[0]))
 
 
 def _check_optional(config: Sections, options: Options, grid: Grid) -> None:

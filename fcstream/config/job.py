@@ -142,6 +142,7 @@ class Job:
         schema = schema_of(config)
         keys, shares = _keys(config)
         grid = grid_of(config)
+        schema = replace(schema, converts=grid.doubles)
         schedule = _schedule(window)
         schema = replace(schema, dates=schedule.length_ms % _DAY_MS == 0)
         answers = answers_of(config, grid, schedule)

@@ -14,7 +14,9 @@ _TILES = 16  # at a time: they stay in the processor's caches
 
 
 def rows_inside(rows: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
-    """Return the rows (n, d) that are finite and within the public ranges; the array itself if all are.
+    """Return the rows (n, d) whose lattice numbers are within the public ranges; the array itself if all are.
+
+    The grid has no transforms and no factors.
 
     Privacy
     -------
@@ -26,10 +28,16 @@ def rows_inside(rows: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
     """
     from .._kernels import rows as kernels
 
-    rows = np.require(rows, np.float64, ("C", "W"))  # compiled code has a version for each kind of array
-    low, high = np.array([(feature.minimum, feature.maximum) for feature in grid.features], np.float64).T.copy()
+    rows = np.require(grid.all_doubles(rows), np.float64, ("C", "W"))  # compiled code has a version for each kind
     inside = np.empty(len(rows), np.bool_)
-    return rows if kernels.mark_inside(rows, low, high, inside) == len(rows) else rows[inside]
+    marked = kernels.mark_inside(rows, *_shifts(grid), grid.lattice.step, grid.lowest, grid.highest, inside)
+    return rows if marked == len(rows) else rows[inside]
+
+
+def _shifts(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the origins and the scales (d,) of all features."""
+    origins = np.array([feature.origin for feature in grid.features], np.float64)
+    return origins, np.array([feature.scale for feature in grid.features], np.float64)
 
 
 class RowsView:
@@ -40,7 +48,7 @@ class RowsView:
     rows : float64 (n, d)
         What `rows_inside` returned.
     grid : Grid
-        Without transforms.
+        Without transforms and factors.
 
     Privacy
     -------
@@ -67,8 +75,7 @@ class RowsView:
         """Yield tiles (t, d, LANES), in memory that the next step uses again, and their lanes that hold points."""
         from .._kernels import rows as kernels
 
-        origins = np.array([feature.origin for feature in self._grid.features], np.float64)
-        scales = np.array([feature.scale for feature in self._grid.features], np.float64)
+        origins, scales = _shifts(self._grid)
         tiles, lanes = np.empty((_TILES, self.dimension, _LANES)), np.arange(_TILES * _LANES)
         for first in range(0, len(self._rows), _TILES * _LANES):
             part = self._rows[first : first + _TILES * _LANES]

@@ -23,6 +23,7 @@ from .batch import (
     plain_labels,
     ticks_to_ms,
 )
+from .levels import doubles_of
 from .rejections import tallied
 
 _TICKS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
@@ -136,7 +137,7 @@ class ArrowRows:
         types = self._arrow.types
         if name in self._schema.levels or not (types.is_integer(column.type) or types.is_floating(column.type)):
             return self._parsed(column, name, at, rejections)
-        values: NDArray[np.float64] = column.to_numpy().astype(np.float64, copy=False)
+        values = doubles_of(self._schema, name, column.to_numpy(), column.type.to_pandas_dtype())
         finite = np.isfinite(values)
         if finite.all():
             return values

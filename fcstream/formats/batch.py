@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -118,8 +118,9 @@ class Schema:
     record may lack; the features that hold texts, with the most bytes of each; and all features in the order of the
     configuration, if some hold texts. Then, by field, where it stands if not under its literal name; where the list
     stands whose elements are the records; the features whose numbers may come as text; and what stands between the
-    levels of a topic; the headers that the format of the messages reads itself; and whether a date without a time is an
-    event time, its midnight: it is no instant unless windows last whole days.
+    levels of a topic; the headers that the format of the messages reads itself; whether a date without a time is an
+    event time, its midnight: it is no instant unless windows last whole days; and what makes doubles of a column, see
+    `fcstream.formats.levels.doubles_of`.
     """
 
     time: str
@@ -138,6 +139,7 @@ class Schema:
     topic_separator: str = "/"
     headers: frozenset[str] = frozenset()
     dates: bool = True
+    converts: Callable[[int, NDArray[Any], Any], NDArray[np.float64]] | None = field(default=None, compare=False)
 
     @property
     def is_flat(self) -> bool:

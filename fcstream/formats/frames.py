@@ -27,6 +27,7 @@ from .batch import (
     plain_labels,
 )
 from .columns import timestamps_of
+from .levels import doubles_of
 from .rows import are_texts, as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
 
 
@@ -95,7 +96,9 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
             raise ConfigError(f"must have one column {column!r} of numbers", "points")
         columns[name] = as_array(table[column])
     if not schema.texts and all(column.dtype.kind in "iuf" for column in columns.values()):
-        numbers = np.column_stack([unmasked(column) for column in columns.values()])
+        numbers = np.column_stack(
+            [doubles_of(schema, name, unmasked(column), column.dtype) for name, column in columns.items()]
+        )
         if not any(np.isnan(numbers[:, k]).any() for k, name in enumerate(columns) if name in schema.levels):
             return numbers
     cells = []
@@ -154,7 +157,9 @@ def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
 def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.float64]:
     """Read a feature's numbers or codes; NaN for rows that need the slow path."""
     if name not in schema.levels:
-        return unmasked(column) if column.dtype.kind in "iuf" else np.full(len(column), math.nan)
+        if column.dtype.kind in "iuf":
+            return doubles_of(schema, name, unmasked(column), column.dtype)
+        return np.full(len(column), math.nan)
     codes, cells = schema.levels[name], map(_cell, column)
     plain = (str, bool, int, float)
     return np.array([codes.get(cell, math.nan) if isinstance(cell, plain) else math.nan for cell in cells], np.float64)

@@ -1,4 +1,4 @@
-"""Numbers that stand for levels of a Boolean or a category, in rows that name no columns."""
+"""Numbers of arrays and typed columns: of floats as doubles, of Booleans and categories as codes of their levels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from .batch import Schema, UnusableRecord, parse_feature, parse_number
 from .texts import is_whole
 
 _FEW = 64  # cells that are looked up one by one sooner than together
+
+
+def doubles_of(schema: Schema, name: str, cells: NDArray[Any], kind: Any = None) -> NDArray[np.float64]:
+    """Convert a feature's column of numbers (n,), NaN for an empty cell, to double precision.
+
+    In a column of float32 or float16 it recognizes the ends of the range and declared "no values" as that type holds
+    them, see `fcstream.stream.lattice.Grid.doubles`. `kind` is the column's type, if not that of the array: the one
+    that a schema states, or that the first frame of a run had. It must not depend on the cells.
+    """
+    if schema.converts is None:
+        return np.asarray(cells, np.float64)
+    return schema.converts(schema.features.index(name), cells, kind)
 
 
 def read_as_texts(schema: Schema) -> frozenset[str]:

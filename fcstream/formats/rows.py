@@ -26,7 +26,7 @@ from .batch import (
     plain_labels,
     ticks_to_ms,
 )
-from .levels import code_of, read_as_texts, read_codes
+from .levels import code_of, doubles_of, read_as_texts, read_codes
 from .rejections import moved
 from .texts import is_whole
 
@@ -282,6 +282,8 @@ def read_rows(
             values = values[None, :]
         if values.shape != (n, dimension):
             raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
+        for k, name in enumerate(schema.features):
+            values[:, k] = doubles_of(schema, name, values[:, k], points.dtype)
         return read_codes(values, schema, as_texts)
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {dimension} numbers", "points")

@@ -137,9 +137,9 @@ def _column(feature: Feature, deviation: float | None, total: int, rng: np.rando
     """Make up the values of one feature as its field holds them."""
     if feature.levels:
         return rng.integers(0, len(feature.levels), total).astype(np.float64)
-    low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
+    low, high = ((end - feature.origin) / feature.scale for end in feature.range)
     width = (high - low) / (2 * _ROOM) if deviation is None or feature.learned else deviation
     scaled = rng.normal((low + high) / 2, width, total)
-    own = _INVERSES[feature.transform](feature.origin + feature.scale * scaled)
-    inside: NDArray[np.float64] = np.clip(own, feature.minimum, feature.maximum) / feature.factor
-    return inside
+    inside = np.clip(feature.origin + feature.scale * scaled, *feature.range)
+    found: NDArray[np.float64] = _INVERSES[feature.transform](inside) / feature.factor
+    return found

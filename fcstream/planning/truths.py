@@ -143,7 +143,7 @@ class QuantileYardstick(Yardstick):
             return None
         column, feature = self._told.column, self._told.column.feature
         steps = np.sort(points[:, column.index])
-        ordered = (feature.origin + feature.scale * (steps * self.grid.lattice.step)).tolist()
+        ordered = self.grid.column(feature, steps).tolist()
         at = [max(0, -int(-Fraction(str(level)) * len(ordered) // 1) - 1) for level in self._levels]
         return _TrueQuantiles([ordered[i] for i in at], ordered)
 
@@ -231,7 +231,7 @@ class _Clusters:
                 with oracles.one_thread():
                     steps = np.asarray(oracles.find("kmeans", k, self._points.shape[1])(self._points, k, _SEED))
                 ordered = steps[np.lexsort(steps.T[::-1])]
-                self._found[k] = np.array([self._grid.values(center) for center in ordered])
+                self._found[k] = np.array(self._grid.values(np.array(ordered)))
         return self._found[k]
 
 

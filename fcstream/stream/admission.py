@@ -114,17 +114,12 @@ def _check_values(
     grid: Grid, batch: Batch, rejections: list[Rejection]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return lattice points of the batch, and which rows are unusable (their points are meaningless)."""
-    values, features = batch.values, grid.features
-    lows = np.array([f.minimum for f in features])
-    highs = np.array([f.maximum for f in features])
-    absent = _absent(values, features)  # declared numbers are the field's own
-    if any(f.factor != 1 for f in features):
-        with np.errstate(over="ignore"):
-            values = values * np.array([f.factor for f in features])
-    inside = (values >= lows) & (values <= highs)  # False for NaN
+    features = grid.features
+    points, inside = grid.located(batch.values)
+    absent = _absent(batch.values, features)
     if absent is not None:
         inside = np.where(absent, [f.optional for f in features], inside)
-        values = np.where(absent, lows, values)  # any value inside the range, since no release reads it
+        points = np.where(absent, grid.lowest, points)  # any number in range, since no release reads it
     bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
     if bad.any():
         rows = np.flatnonzero(bad)
@@ -135,14 +130,15 @@ def _check_values(
         for k, reason in sorted(set(zip(firsts.tolist(), reasons.tolist(), strict=True))):
             here = rows[(firsts == k) & (reasons == reason)]
             rejections += rejected_at(reason, batch.positions[here], features[k].name)
-        values = np.where(bad[:, None], lows, values)
-    return grid.points(values), bad
+        points = np.where(bad[:, None], grid.lowest, points)
+    return points, bad
 
 
 def _absent(values: NDArray[np.float64], features: tuple[Feature, ...]) -> NDArray[np.bool_] | None:
     """Tell which values mean "no value": declared numbers, and NaN of optional features. None if no feature has any.
 
-    A source may hold numbers in single precision, so a declared number is recognized in single precision too.
+    Declared numbers are the field's own. A format without types of columns may hold numbers in single precision, so a
+    fraction is recognized in single precision too; what columns of such a type hold tells `Grid.doubles`.
     """
     if not any(feature.missing or feature.optional for feature in features):
         return None
@@ -152,6 +148,6 @@ def _absent(values: NDArray[np.float64], features: tuple[Feature, ...]) -> NDArr
             found[:, k] = np.isnan(values[:, k])
         with np.errstate(over="ignore"):
             single = [float(np.float32(number)) for number in feature.missing]
-        for number in (*feature.missing, *single):
+        for number in (*feature.missing, *(each for each in single if each % 1 > 0)):
             found[:, k] |= values[:, k] == number
     return found

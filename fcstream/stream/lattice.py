@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ConfigError
 
 MAX_COORDINATE = 2**40
+_NARROW = np.dtype(np.float32), np.dtype(np.float16)
 MAX_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -37,8 +38,12 @@ def exact(value: float | int | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
-def as_doubles(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
+def as_doubles(
+    values: object, key: str, what: str = "a rectangular array of numbers", *, keeps_type: bool = False
+) -> NDArray[np.float64]:
     """Return an array of what a caller gave as the argument `key`, with NaN for masked cells.
+
+    With `keeps_type` an array of float32 or float16 stays one, so that `Grid.located` knows how it was rounded.
 
     Raises
     ------
@@ -50,7 +55,8 @@ def as_doubles(values: object, key: str, what: str = "a rectangular array of num
         array = np.asarray(given)
         kinds = set(map(type, array.ravel().tolist())) if array.dtype.kind == "O" else {array.dtype.type}
         if not any(issubclass(kind, _NO_NUMBERS) for kind in kinds):
-            return np.asarray(given if array.dtype.kind == "O" else array, np.float64)
+            kept = array.dtype if keeps_type and array.dtype in _NARROW else np.float64
+            return np.asarray(given if array.dtype.kind == "O" else array, kept)
     except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"must be {what}", key) from None
     raise ConfigError(f"must be {what}: moments, time spans and complex numbers are none, convert them", key)
@@ -60,12 +66,12 @@ def _unmasked(values: Any) -> Any:
     """Return an array with NaN for its masked cells; anything else as it is."""
     if not isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "mMc":
         return values
-    return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+    return np.asarray(np.ma.filled(values if values.dtype in _NARROW else values.astype(np.float64), np.nan))
 
 
 def as_rows(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
-    """Return an array (n, d), d >= 1, of what a caller gave as the argument `key`."""
-    rows = as_doubles(values, key, what)
+    """Return an array (n, d), d >= 1, of what a caller gave as the argument `key`; see `as_doubles` (`keeps_type`)."""
+    rows = as_doubles(values, key, what, keeps_type=True)
     if rows.ndim != 2 or rows.shape[1] < 1:
         raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", key)
     return rows
@@ -164,7 +170,7 @@ class Lattice:
 
     def finest(self, feature: Feature) -> Feature:
         """Return a feature whose scale windows learn, with the origin in the middle of its range, and a fine scale."""
-        low, high = (float(TRANSFORMS[feature.transform](bound)) for bound in (feature.minimum, feature.maximum))
+        low, high = feature.range
         scale = (high - low) / 2.0 ** self.learned_bits()[0] / self.step
         return replace(feature, scale=scale, origin=low + (high - low) / 2, learned=True)
 
@@ -243,22 +249,109 @@ class Feature:
         if self.transform == "log1p" and self.minimum <= -1:
             raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{key}.min")
 
-    def inside(self, value: float) -> float:
-        """Clip a released number, in transformed units, to the public range."""
-        low, high = (float(TRANSFORMS[self.transform](bound)) for bound in (self.minimum, self.maximum))
-        return min(max(value, low), high)
+    @property
+    def interval(self) -> str:
+        """The public range, for messages."""
+        return f"[{self.minimum:g}, {self.maximum:g}]"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Ends of the public range in transformed units."""
+        return float(TRANSFORMS[self.transform](self.minimum)), float(TRANSFORMS[self.transform](self.maximum))
+
+    @property
+    def cells(self) -> list[Fraction]:
+        """Ends of the public range in the field's own units, ascending."""
+        return sorted(exact(end) / exact(self.factor) for end in (self.minimum, self.maximum))
 
     def scaled(self, value: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Transform and scale raw values, each one by itself."""
         return np.asarray((TRANSFORMS[self.transform](np.asarray(value, np.float64)) - self.origin) / self.scale)
 
 
+def check_step(step: float, low: float, high: float, scale: float, name: str) -> None:
+    """Refuse a lattice whose step is wider than a public range, of which it would leave nothing to tell.
+
+    Parameters
+    ----------
+    step : float
+    low, high : float
+        Of a category two neighboring codes.
+    scale : float
+        What the range is divided by before it is rounded.
+    name : str
+        Of the feature.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if exact(step) * exact(scale) > exact(high) - exact(low):
+        of = f" times the scale {scale:g}" if scale != 1 else ""
+        raise ConfigError(
+            f"must be smaller: the range [{low:g}, {high:g}] of {name!r} is narrower than a step of {step:g}{of}, so "
+            "that nothing of its values could be told",
+            "lattice.step",
+        )
+
+
+def _end_of(step: float, feature: Feature, value: float, up: int) -> int:
+    """Return the lattice number of an end of a public range; `up` is 1 for the upper end, -1 for the lower one.
+
+    Halves are rounded outward, so that a cell that stands for the end, with whatever rounding, lies within.
+    """
+    own = Fraction(float(TRANSFORMS[feature.transform](value))) if feature.transform != "none" else exact(value)
+    at = up * (own - exact(feature.origin)) / (exact(feature.scale) * exact(step))
+    of_cell = float(exact(value) / exact(feature.factor)) * feature.factor
+    with np.errstate(divide="ignore", invalid="ignore"):  # just above -1 a cell's logarithm may be none
+        ways = [float(up * np.rint(feature.scaled(each) / step)) for each in (value, of_cell)]
+    return up * max(math.floor(at + Fraction(1, 2)), *(int(way) for way in ways if math.isfinite(way)))
+
+
+def multiples(steps: ArrayLike, step: float, scale: float = 1.0, origin: float = 0.0) -> NDArray[np.float64]:
+    """Convert numbers of lattice steps to other units: origin + scale * step * number.
+
+    A whole number of steps, or of half ones, is the double that is nearest to that decimal: 3 steps of 0.1 are 0.3.
+    """
+    given = np.asarray(steps, np.float64)
+    found: NDArray[np.float64] = np.asarray(origin + scale * (given * step))
+    halves = 2 * given
+    whole = np.rint(halves) == halves
+    if whole.any():
+        unit, start = exact(scale) * exact(step) / 2, exact(origin)
+        below = math.lcm(unit.denominator, start.denominator)
+        times, plus = int(unit * below), int(start * below)
+        numbers = halves[whole]
+        if max(below, float(np.abs(numbers).max()) * times + abs(plus)) < 2**53:  # one rounding, that of the quotient
+            found[whole] = (numbers * times + plus) / below
+        else:
+            found[whole] = [(int(number) * times + plus) / below for number in numbers.tolist()]
+    return found
+
+
+def _narrowed(value: Fraction, kind: np.dtype[Any]) -> float:
+    """Round a number to a type of floats: to the nearest (half to even) of its finite numbers."""
+    with np.errstate(over="ignore"):
+        near = kind.type(float(value))
+        around = (near, np.nextafter(near, kind.type(-np.inf)), np.nextafter(near, kind.type(np.inf)))
+    return min((float(each) for each in around if np.isfinite(each)), key=lambda each: abs(Fraction(each) - value))
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Features on a lattice: converts raw rows to points, and released points back to values (specification 2.1)."""
+    """Features on a lattice: converts raw rows to points, and released points back to values (specification 2.1).
+
+    Attributes
+    ----------
+    lowest, highest : float64 (d,)
+        The `ends` of all features.
+    """
 
     lattice: Lattice
     features: tuple[Feature, ...]
+    lowest: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    highest: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _range: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.features) > MAX_FEATURES:
@@ -266,17 +359,129 @@ class Grid:
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("must have distinct names", "features")
-        fine = set()  # features of an array are all alike
-        for feature in self.features:
-            alike = feature.minimum, feature.maximum, feature.scale, feature.origin, feature.transform
-            if alike not in fine:
+        found: dict[object, tuple[float, ...]] = {}  # features of an array are all alike
+        ends = np.empty((4, len(names)))
+        for k, feature in enumerate(self.features):
+            alike = (*(feature.minimum, feature.maximum, feature.scale, feature.origin, feature.factor),
+                     feature.transform, len(feature.levels))  # fmt: skip
+            if alike not in found:
                 low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
                 self.lattice.check_range(low, high, f"features.{feature.name}")
-                fine.add(alike)
+                near = (0.0, 1.0) if feature.levels else feature.range
+                check_step(self.lattice.step, *near, feature.scale, feature.name)
+                found[alike] = (*self.ends(feature), *feature.range)
+            ends[:, k] = found[alike]
+        for name, value in (("lowest", ends[0]), ("highest", ends[1]), ("_range", ends[2:])):
+            object.__setattr__(self, name, value)
 
     @property
     def dimension(self) -> int:
         return len(self.features)
+
+    def ends(self, feature: Feature) -> tuple[int, int]:
+        """Return the least and the greatest lattice number of a public range, both included.
+
+        The one place where ends are rounded: as rationals, halves outward, and never short of the number that the end
+        itself gets as a double. So hi may be one more than the rounded coordinate of the maximum, and sensitivities
+        are those of these ends.
+
+        Privacy
+        -------
+        Public: a function of the configuration alone.
+
+        Source
+        ------
+        Specification 2.1; ours.
+        """
+        low, high = feature.minimum, feature.maximum
+        return _end_of(self.lattice.step, feature, low, -1), _end_of(self.lattice.step, feature, high, 1)
+
+    def located(self, cells: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Convert cells (n, d) of the fields, not yet multiplied by factors, to lattice points (n, d), and tell which
+        numbers are in range: those that are finite and whose lattice number lies within the `ends`.
+        """
+        cells = self.all_doubles(cells)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if any(feature.factor != 1 for feature in self.features):
+                cells = cells * np.array([feature.factor for feature in self.features])
+            points = self.points(cells)
+            return points, (points >= self.lowest) & (points <= self.highest)  # False for NaN
+
+    def points_inside(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the lattice points (m, d) of those rows (n, d) that are in range."""
+        points, inside = self.located(rows)
+        whole = inside.all(axis=1)
+        return points if whole.all() else points[whole]
+
+    def doubles(self, index: int, cells: NDArray[Any], kind: Any = None) -> NDArray[np.float64]:
+        """Convert a column of cells (n,) to double precision, in the field's own units.
+
+        In a column of float32 or float16 an end of the range and a declared "no value" are rounded to that type. Cells
+        between the rounded ends are in range, so that those beyond the ends are moved there, and the rounded "no value"
+        is the declared one. An end that the type rounds to infinity is its greatest finite number.
+
+        Parameters
+        ----------
+        index : int
+            Of the feature.
+        cells : array (n,)
+        kind : dtype, optional
+            What the column's type is, if not that of the array.
+
+        Privacy
+        -------
+        Each cell is judged by itself and by the column's type, which must not depend on other cells.
+
+        Source
+        ------
+        Specification 2.1; ours.
+        """
+        feature, kind = self.features[index], np.dtype(cells.dtype if kind is None else kind)
+        given = np.asarray(cells, np.float64)
+        if kind not in _NARROW:
+            return given
+        found, (below, above) = given.copy(), feature.cells
+        for end, sign in ((below, -1), (above, 1)):
+            inner, outer = float(end), _narrowed(end, kind)
+            beyond = (given * sign > inner * sign) & (given * sign <= outer * sign)
+            if beyond.any():
+                last = self._last_cell(index, inner, outer)
+                found[beyond & (given * sign > last * sign)] = last
+        for number in feature.missing:
+            if abs(number) <= np.finfo(kind).max:
+                found[given == _narrowed(exact(number), kind)] = number
+        return found
+
+    def all_doubles(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+        """Convert an array (n, d) of cells by `doubles`; one of float64 stays itself."""
+        if cells.dtype not in _NARROW:
+            return cells
+        columns = [self.doubles(k, cells[:, k]) for k in range(self.dimension)]
+        return np.stack(columns, axis=1)
+
+    def number(self, feature: Feature, value: float) -> int | None:
+        """Return the lattice number of a public number in the units of `minimum`; None if it is not in range."""
+        low, high = self.ends(feature)
+        at = float(self.lattice.coordinates(feature.scaled(value)))
+        return int(at) if low <= at <= high else None
+
+    def cut(self, feature: Feature, edges: Iterable[float]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Cut a public range at public edges, of which those at its ends, or beyond by a rounding, cut nothing.
+
+        Returns the ends of all parts, and the lattice numbers of the inner ones, at which the part above each begins.
+        """
+        inner = [float(edge) for edge in edges if feature.minimum < edge < feature.maximum]
+        cuts = tuple(int(self.lattice.coordinates(feature.scaled(edge))) for edge in inner)
+        return (feature.minimum, *inner, feature.maximum), cuts
+
+    def _last_cell(self, index: int, inner: float, outer: float) -> float:
+        """Return the last double from a cell in range to another one whose lattice number is in range."""
+        feature = self.features[index]
+        while (middle := inner + (outer - inner) / 2) not in (inner, outer):
+            number = np.rint(feature.scaled(middle * feature.factor) / self.lattice.step)
+            is_inside = self.lowest[index] <= number <= self.highest[index]
+            inner, outer = (middle, outer) if is_inside else (inner, middle)
+        return inner
 
     def points(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Convert raw rows (n, d) within the public ranges to lattice points (n, d)."""
@@ -303,22 +508,29 @@ class Grid:
             np.rint(np.divide(source, self.lattice.step, out=part), out=part)
         return points
 
-    def values(self, steps: NDArray[np.float64]) -> list[float]:
-        """Convert a released point from lattice steps to the features' own (transformed) units."""
-        step = self.lattice.step
-        return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps.tolist(), strict=True)]
+    def values(self, steps: ArrayLike) -> Any:
+        """Convert a released point (d,), or points (n, d), from lattice steps to the features' own (transformed) units.
 
-    def rows_inside(self, steps: NDArray[np.float64]) -> list[list[float]]:
-        """Convert released points (n, d) to `values`, each clipped to the public range of its feature."""
-        columns = []
-        for feature, some in zip(self.features, np.asarray(steps, np.float64).T, strict=True):
-            found = feature.origin + feature.scale * (some * self.lattice.step)
-            low, high = feature.inside(-math.inf), feature.inside(math.inf)
-            found = np.where(low > found, low, found)
-            columns.append(np.where(high < found, high, found))
-        return np.stack(columns, axis=1).tolist()  # type: ignore[no-any-return]
+        Numbers are clipped to the public ranges; noise may have moved them out, and ends of the lattice may lie beyond.
+        """
+        return np.clip(self.in_units(steps), *self._range).tolist()
 
-    def widths(self, steps: NDArray[np.float64]) -> list[float]:
-        """Convert released standard deviations from lattice steps to the features' own (transformed) units."""
-        step = self.lattice.step
-        return [float(f.scale * (x * step)) for f, x in zip(self.features, steps.tolist(), strict=True)]
+    def column(self, feature: Feature, steps: ArrayLike) -> NDArray[np.float64]:
+        """Convert numbers of one feature as `values` does."""
+        found = multiples(steps, self.lattice.step, feature.scale, feature.origin)
+        return np.clip(found, *feature.range)
+
+    def widths(self, steps: ArrayLike) -> Any:
+        """Convert released sums, differences or standard deviations, likewise, which no range bounds."""
+        return self.in_units(steps, has_origin=False).tolist()
+
+    def in_units(self, steps: ArrayLike, *, has_origin: bool = True) -> NDArray[np.float64]:
+        """Convert points (d,) or (n, d) from lattice steps to the features' units, as noise left them; see `values`."""
+        alike: dict[tuple[float, float], list[int]] = {}
+        for k, feature in enumerate(self.features):
+            alike.setdefault((feature.scale, feature.origin if has_origin else 0.0), []).append(k)
+        given = np.asarray(steps, np.float64)
+        found = np.empty_like(given)
+        for (scale, origin), columns in alike.items():
+            found[..., columns] = multiples(given[..., columns], self.lattice.step, scale, origin)
+        return found

@@ -208,18 +208,14 @@ def _attribute(grid: Grid, index: int, edges: Sequence[float] | None) -> Attribu
         if len(feature.levels) > MAX_LEVELS:
             raise ConfigError(f"must be at most {MAX_LEVELS}, got {len(feature.levels)}", f"features.{feature.name}")
         places = [int(grid.lattice.coordinates(feature.scaled(float(code)))) for code in range(len(feature.levels))]
-        if any(b <= a for a, b in itertools.pairwise(places)):
-            raise ConfigError("must be at most 1 where features have levels", "lattice.step")
         return Attribute(feature.name, index, tuple(places[1:]), feature.levels)
     key = f"release.edges.{feature.name}"
     if edges is None:
         raise ConfigError("is required for a number: where its public range is cut into bins", key)
-    inner = [float(edge) for edge in edges if feature.minimum < edge < feature.maximum]
-    if not inner or len(inner) >= MAX_LEVELS or any(not feature.minimum <= x <= feature.maximum for x in edges):
+    bounds, cuts = grid.cut(feature, edges)
+    if not 1 <= len(cuts) < MAX_LEVELS or any(grid.number(feature, edge) is None for edge in edges):
         raise ConfigError(f"must hold 1 to {MAX_LEVELS - 1} numbers inside the range of {feature.name!r}", key)
-    cuts = [int(grid.lattice.coordinates(feature.scaled(edge))) for edge in inner]
     if any(b <= a for a, b in itertools.pairwise(cuts)):
         raise ConfigError("must ascend by at least one lattice step", key)
-    bounds = (feature.minimum, *inner, feature.maximum)
     middles = tuple((a + b) / 2 for a, b in itertools.pairwise(bounds))
-    return Attribute(feature.name, index, tuple(cuts), middles, bounds)
+    return Attribute(feature.name, index, cuts, middles, bounds)

@@ -828,9 +828,9 @@ FAULTS = [
     ),
     Fault(
         "a range that is that of the field before its factor",
-        "stream/admission.py",
-        "            values = values * np.array([f.factor for f in features])\n",
-        "            pass\n",
+        "stream/lattice.py",
+        "                cells = cells * np.array([feature.factor for feature in self.features])\n",
+        "                pass\n",
         ("unit/config/test_fields.py::test_a_factor_comes_before_the_range_and_after_missing_numbers",),
     ),
     Fault(

@@ -7,12 +7,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+
 from ...accounting.losses import PrivacyLoss
 from ...counting.views import WindowView
 from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
-from ...stream.lattice import Grid, Lattice
+from ...stream.lattice import Grid, Lattice, multiples
 from ..base import Counter, Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from .ktuples import BallCenters
@@ -176,14 +178,17 @@ def place_and_reach(center: list[float] | None, ball: float | None, grid: Grid) 
     Specification 6.11; ours.
     """
     (low, high), middle = _corners(grid), _middle(center, grid)
+    step = grid.lattice.step
+    low = np.minimum(low, multiples(grid.lowest, step)).tolist()  # whose lattice points may lie beyond the ranges
+    high = np.maximum(high, multiples(grid.highest, step)).tolist()
     reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, middle, strict=True)], [0.0] * len(low))
     return middle, reach if ball is None else ball
 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
     """Return the lower and the upper corner of the public ranges, in scaled units."""
-    low = [float(feature.scaled(feature.minimum)) for feature in grid.features]
-    return low, [float(feature.scaled(feature.maximum)) for feature in grid.features]
+    ends = [((a - f.origin) / f.scale, (b - f.origin) / f.scale) for f in grid.features for a, b in (f.range,)]
+    return [low for low, _ in ends], [high for _, high in ends]
 
 
 def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
@@ -197,8 +202,9 @@ def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
     if len(center) != grid.dimension or not all(map(math.isfinite, center)):
         raise ConfigError(f"must list {grid.dimension} finite numbers", "release.center")
     scaled = tuple((x - f.origin) / f.scale for x, f in zip(center, grid.features, strict=True))
-    for x, a, b, feature in zip(scaled, low, high, grid.features, strict=True):
-        if not a <= x <= b:
+    at = grid.lattice.coordinates(scaled)
+    for feature, is_inside in zip(grid.features, (grid.lowest <= at) & (at <= grid.highest), strict=True):
+        if not is_inside:
             raise ConfigError(f"must lie in the range of {feature.name!r}", "release.center")
     return scaled
 
@@ -316,8 +322,8 @@ def centers_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
     features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
     if outcome.value is None or outcome.sigma is None:
         return ReleaseValues(None, None, features, transforms)
-    values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
-    inside = [[f.inside(x) for x, f in zip(center, grid.features, strict=True)] for center in values]
+    values, inside = grid.in_units(outcome.value).tolist(), grid.values(outcome.value)
+    widths = grid.widths(outcome.sigma)
     parts = dict(outcome.parts or {})
     counts = parts.get("counts", [0] * len(values))
     if "counts" in parts:

@@ -224,10 +224,10 @@ def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
         if not math.isfinite(value):
             raise ConfigError(f"must be finite, got {value}", "release.center")
         scaled = (value - feature.origin) / feature.scale
-        low, high = float(feature.scaled(feature.minimum)), float(feature.scaled(feature.maximum))
-        if not low <= scaled <= high:
+        (low, high), at = grid.ends(feature), float(grid.lattice.coordinates(scaled))
+        if not low <= at <= high:
             raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
-        point.append(int(grid.lattice.coordinates(scaled)))
+        point.append(int(at))
     return tuple(point)
 
 

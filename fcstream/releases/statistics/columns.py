@@ -23,7 +23,7 @@ class Column:
         Its index among the features.
     feature : Feature
     lowest, highest : int
-        Lattice coordinates of its public range, both included.
+        `Grid.ends` of its public range, both included.
     """
 
     index: int
@@ -45,29 +45,12 @@ class Column:
         if name is not None and name not in names:
             raise ConfigError(f"must be one of {', '.join(map(repr, names))}, got {name!r}", "release.feature")
         index = 0 if name is None else names.index(name)
-        feature = grid.features[index]
-        lowest, highest = (int(grid.lattice.coordinates(feature.scaled(x))) for x in (feature.minimum, feature.maximum))
-        return cls(index, feature, lowest, highest)
+        return cls(index, grid.features[index], *grid.ends(grid.features[index]))
 
     @classmethod
     def several(cls, grid: Grid) -> tuple[Column, ...]:
-        """Return all features, of each of which different values are told apart.
-
-        Raises
-        ------
-        ConfigError
-            The range of a feature is a single lattice point.
-        """
-        found = tuple(cls.of(grid, feature.name) for feature in grid.features)
-        for column in found:
-            if column.lowest == column.highest:
-                feature, step = column.feature, grid.lattice.step
-                raise ConfigError(
-                    f"must be smaller: the range [{feature.minimum:g}, {feature.maximum:g}] of {feature.name!r} is "
-                    f"rounded to a single point at step {step:g}, so that nothing of its values could be told",
-                    "lattice.step",
-                )
-        return found
+        """Return all features."""
+        return tuple(cls.of(grid, feature.name) for feature in grid.features)
 
 
 class ColumnValues(PaneStore["list[NDArray[np.int64]]"]):

@@ -74,30 +74,35 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         column = Column.of(setting.grid, self.feature)
         if (self.edges is None) == (self.categories is None):
             raise ConfigError("must be given, or `categories`, not both", "release.edges")
-        low, high = column.feature.minimum, column.feature.maximum
         if self.edges is None:
             values = self._on_lattice(self.categories or [], "categories", column, setting.grid)
             if len(set(values)) < len(values):
                 raise ConfigError("must lie at least one lattice step apart", "release.categories")
             return Histogram(self.pure_loss(), column, (), values, tuple(self.categories or []))
-        inner = [edge for edge in self.edges if edge not in (low, high)]
-        cuts = self._on_lattice(inner, "edges", column, setting.grid)
+        self._on_lattice(self.edges, "edges", column, setting.grid)
+        ends, cuts = setting.grid.cut(column.feature, self.edges)
+        self._check_number(cuts, "edges", column)
         if any(b <= a for a, b in itertools.pairwise(cuts)) or any(b <= a for a, b in itertools.pairwise(self.edges)):
             raise ConfigError("must ascend by at least one lattice step", "release.edges")
-        return Histogram(self.pure_loss(), column, cuts, (), (low, *inner, high))
+        return Histogram(self.pure_loss(), column, cuts, (), ends)
 
     def _on_lattice(self, numbers: list[float], name: str, column: Column, grid: Grid) -> tuple[int, ...]:
-        feature, key = column.feature, f"release.{name}"
-        if not 1 <= len(numbers) <= MAX_BINS:
-            raise ConfigError(f"must hold 1 to {MAX_BINS} numbers inside the range of {feature.name!r}", key)
+        self._check_number(numbers, name, column)
+        found = []
         for number in numbers:
-            if not feature.minimum <= number <= feature.maximum:
+            if (at := grid.number(column.feature, number)) is None:
                 raise ConfigError(
-                    f"must lie in the range [{feature.minimum:g}, {feature.maximum:g}] of {feature.name!r}, got "
-                    f"{number:g}",
-                    key,
+                    f"must lie in the range {column.feature.interval} of {column.feature.name!r}, got {number:g}",
+                    f"release.{name}",
                 )
-        return tuple(int(grid.lattice.coordinates(feature.scaled(number))) for number in numbers)
+            found.append(at)
+        return tuple(found)
+
+    def _check_number(self, numbers: Sequence[float], name: str, column: Column) -> None:
+        if not 1 <= len(numbers) <= MAX_BINS:
+            raise ConfigError(
+                f"must hold 1 to {MAX_BINS} numbers inside the range of {column.feature.name!r}", f"release.{name}"
+            )
 
 
 @dataclass(frozen=True)

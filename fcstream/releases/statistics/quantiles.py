@@ -163,7 +163,7 @@ class Quantiles(MechanismBase):
         if count < self.least_count:
             return Outcome("too_few", count=count)
         lowest, highest = self.column.lowest, self.column.highest
-        inside = np.clip(view, lowest, highest)  # a transform's rounding need not ascend
+        inside = np.clip(view, lowest, highest)  # whatever admitted them: one beyond would be a candidate by itself
         starts, sizes, below, above = intervals(inside, lowest, highest)
         found = []
         for level, share, rate in zip(self.levels, shares, self.rates, strict=True):
@@ -190,11 +190,11 @@ class Quantiles(MechanismBase):
         return [math.sqrt(2) / fall for fall in self._falls()]
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        feature, step = self.column.feature, grid.lattice.step
+        feature = self.column.feature
         parts = {"feature": feature.name, "quantiles": list(self.levels), "rank_sigma": self.rank_sigmas}
         value = None
         if outcome.value is not None:
-            value = [float(feature.origin + feature.scale * (x * step)) for x in outcome.value.tolist()]
+            value = grid.column(feature, outcome.value).tolist()
         names, transforms = [feature.name] * len(self.levels), [feature.transform] * len(self.levels)
         return ReleaseValues(value, None, names, transforms, parts)
 

@@ -208,16 +208,10 @@ class NoisySum(MechanismBase):
 
     @classmethod
     def ways(cls, loss: PrivacyLoss, grid: Grid) -> list[NoisySum]:
-        """List the ways that are worth comparing for these features.
-
-        Raises
-        ------
-        ConfigError
-            The range of a feature is a single lattice point.
-        """
+        """List the ways that are worth comparing for these features."""
         step = exact(grid.lattice.step)
         ranges = []
-        for column in Column.several(grid):  # a sum of one that has a single point would have no noise
+        for column in Column.several(grid):
             feature = column.feature
             zero = -exact(feature.origin) / (exact(feature.scale) * step)
             ranges.append(Range(column.lowest, column.highest, zero))

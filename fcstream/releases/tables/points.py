@@ -87,10 +87,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Points(loss, getattr(self, f"_{self.set}")(setting.grid))
 
     def _box(self, grid: Grid) -> ConvexSet:
-        bounds = [
-            [float(grid.lattice.coordinates(feature.scaled(bound))) for bound in (feature.minimum, feature.maximum)]
-            for feature in grid.features
-        ]
+        bounds = list(zip(grid.lowest.tolist(), grid.highest.tolist(), strict=True))
         center = tuple(round((low + high) / 2) for low, high in bounds)
         squared = sum(max(high - c, c - low) ** 2 for (low, high), c in zip(bounds, center, strict=True))
         low, high = zip(*bounds, strict=True)
@@ -231,7 +228,7 @@ class Points(MechanismBase):
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         parts: dict[str, Any] = {"set": self.region.kind} | (outcome.parts or {})
-        value = None if outcome.value is None else [grid.values(point) for point in outcome.value]
+        value = None if outcome.value is None else grid.values(outcome.value)
         return ReleaseValues(value, None, names, transforms, parts)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:

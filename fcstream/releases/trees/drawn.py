@@ -126,7 +126,7 @@ class TreePoints(OfTree):
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
-        value = None if outcome.value is None else grid.rows_inside(outcome.value)
+        value = None if outcome.value is None else grid.values(outcome.value)
         return ReleaseValues(value, None, features, transforms, {"set": "box"} | (outcome.parts or {}))
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:

@@ -81,11 +81,7 @@ def box_of(grid: Grid) -> PublicBox:
     ------
     Specification 6.15; ours.
     """
-    ends = [
-        sorted(int(grid.lattice.coordinates(feature.scaled(end))) for end in (feature.minimum, feature.maximum))
-        for feature in grid.features
-    ]
-    return PublicBox(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    return PublicBox(tuple(map(int, grid.lowest)), tuple(map(int, grid.highest)))
 
 
 @dataclass(frozen=True, slots=True)

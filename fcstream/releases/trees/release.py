@@ -159,7 +159,7 @@ class TreeRelease(OfTree):
         parts = dict(outcome.parts or {})
         # Boxes end half a step beyond their values, where the next ones begin.
         for name, beyond in (("low", -0.5), ("high", 0.5), ("means", 0.0)):
-            parts[name] = grid.rows_inside(np.asarray(parts[name], np.float64) + beyond)
+            parts[name] = grid.values(np.asarray(parts[name], np.float64) + beyond)
         return ReleaseValues(outcome.value.tolist(), outcome.sigma.tolist(), features, transforms, parts)
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:

@@ -215,7 +215,7 @@ def test_a_plan_warns_of_rounding_that_is_larger_than_the_noise():
     assert mechanism.notes(2, coarse).warnings == ()
 
 
-def test_a_range_of_a_single_lattice_point_is_refused_when_the_configuration_is_read():
+def test_a_range_narrower_than_a_step_is_refused_when_the_configuration_is_read():
     """It was charged, and its release failed; beside another feature its sum was 0 and noise."""
     wide, narrow = ({"name": name, "min": 0.0, "max": most} for name, most in (("wide", 100.0), ("narrow", 1.0)))
     for features in ([narrow], [wide, narrow]):
@@ -223,5 +223,5 @@ def test_a_range_of_a_single_lattice_point_is_refused_when_the_configuration_is_
             config = sample(release=kind, lattice={"step": 10.0}) | {"features": features}
             with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller: the range \[0, 1\] of 'narrow'"):
                 _ = Config.from_mapping(config).job
-    with pytest.raises(ConfigError, match=r"^lattice.step: must be smaller: the range .* is rounded to a single point"):
+    with pytest.raises(ConfigError, match=r"^step: must be smaller: the range \[-1000, 1000\] of .x0. is narrower"):
         fcstream.private_sum([[1.0]], rho=1, step=1e4, bounds=(-1000, 1000))

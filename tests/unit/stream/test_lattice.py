@@ -14,9 +14,10 @@ def test_rows_are_the_values_of_each_point_clipped_to_the_public_ranges():
     features = (Feature("a", -3.0, 4.0), Feature("b", 0.0, 9.0, transform="log1p", scale=0.3, origin=1.2))
     grid = Grid(Lattice(0.001), features)
     steps = np.rint(np.random.default_rng(1).normal(size=(500, 2)) * 5000) + 0.5
-    one_by_one = [[f.inside(x) for x, f in zip(grid.values(row), features, strict=True)] for row in steps]
-    assert grid.rows_inside(steps) == one_by_one
-    assert {-3.0, 4.0} < {row[0] for row in one_by_one}
+    ends = [(-3.0, 4.0), (0.0, float(np.log1p(9.0)))]
+    found = [[min(max(x, a), b) for x, (a, b) in zip(grid.in_units(row).tolist(), ends, strict=True)] for row in steps]
+    assert grid.values(steps) == found == [grid.values(row) for row in steps]
+    assert {-3.0, 4.0} < {row[0] for row in found}
 
 
 def one_by_one(raw, grid):
@@ -66,13 +67,13 @@ def test_rows_are_left_out_one_by_one():
     raw = np.random.default_rng(0).uniform(-2.0, 2.0, (300, 9))
     grid = Grid(Lattice(0.01), tuple(Feature(f"x{k}", -2.0, 2.0) for k in range(9)))
     assert rows_inside(raw, grid) is raw
-    raw[3, 2], raw[7, 8], raw[11, 0], raw[12, 5], raw[13, 1] = np.nan, 2.0, -2.0, 2.0000001, -np.inf
+    raw[3, 2], raw[7, 8], raw[11, 0], raw[12, 5], raw[13, 1] = np.nan, 2.0049, -2.0, 2.0051, -np.inf
     kept = rows_inside(raw, grid)
-    assert kept.tolist() == [row for row in raw.tolist() if all(-2.0 <= x <= 2.0 for x in row)]
+    assert kept.tolist() == [row for row in raw.tolist() if all(abs(x) <= 2.005 for x in row)]
     fixed = raw.copy(order="F")
     fixed.flags.writeable = False
     assert rows_inside(fixed, grid).tolist() == kept.tolist()
-    assert kernels.mark_inside(raw[:0], *np.zeros((2, 9)), np.empty(0, bool)) == 0
+    assert kernels.mark_inside(raw[:0], *np.zeros((2, 9)), 1.0, *np.zeros((2, 9)), np.empty(0, bool)) == 0
 
 
 def test_a_number_is_what_it_was_written_as_whatever_was_read_before():
