@@ -14,73 +14,32 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import math
 import os
 import socket
 import ssl
 import threading
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import AddressTaken, ConfigError, SourceError, needs_package
+from .http_connections import ANSWER, BODY, ConnectionPool, GuardedConnection
+from .http_connections import Limits as Limits
 
 LOG = logging.getLogger("fcstream.runtime")
-_LOOK_EVERY_S = 0.2
 _GRACE_S = 5
 _AT_ONCE = 32  # accepted in one round of the loop, before any of them can be counted
 _IN_LINE = 512  # wait in the kernel, which holds no descriptor of the process
-_HEAD, _BODY, _ANSWER, _LEAVING, _IDLE, _EVENTS = range(6)
+_CHUNKS = 2**14
+"""Bytes about the chunks of a body that may come beside as many as there are in them."""
 EVENTS = b"text/event-stream"
 """Media type of an answer without an end."""
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits on what the peers of a server can occupy.
-
-    Parameters
-    ----------
-    connections : int
-        Most connections at one time; a few more descriptors are open for an instant while one is rejected.
-    per_peer : int
-        Most connections from one address (IPv6: from one network of 64 bits).
-    head_bytes, body_bytes : int
-        Largest size of a request's headers and body; a longer body is thrown away and answered by 413.
-    held_bytes : int
-        Most memory for the bodies of unanswered requests and for answers that are not read yet, together.
-    head_s : float
-        Time from the connection, or from the previous answer, to the end of the headers.
-    body_s : float
-        Time from the end of the headers to the end of the body.
-    answer_s : float
-        Time from the end of the body until the last byte of the answer is sent; of events, until each part is.
-    requests : int
-        Most requests on one connection, which is then closed.
-    idle_s : float, optional
-        Time from an answer to the next request's first byte; `head_s` by default.
-    """
-
-    connections: int = 64
-    per_peer: int = 32
-    head_bytes: int = 2**14
-    body_bytes: int = 0
-    held_bytes: int = 2**24
-    head_s: float = 10.0
-    body_s: float = 20.0
-    answer_s: float = 30.0
-    requests: int = 100
-    idle_s: float | None = None
 
 
 class Screen:
@@ -93,242 +52,38 @@ class Screen:
         return 0
 
     def answer(self, scope: Message, status: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """Return the body and the headers of an answer by the server: to what `refuse` refused, to a body that is too
-        long (413) or that there is no memory for (503), and after a failure (500).
+        """Return the body and the headers of an answer by the server: to what `refuse` refused, to a body in chunks
+        that are too short or with a length beside them (400), to one that is too long (413) or that there is no memory
+        for (503), and after a failure (500).
         """
-        text = {413: b"too long\n", 503: b"too much at once\n"}.get(status, b"failed\n")
+        text = {400: b"wrong chunks\n", 413: b"too long\n", 503: b"too much at once\n"}.get(status, b"failed\n")
         return text, [(b"content-type", b"text/plain; charset=utf-8")]
-
-
-class _GuardedConnection(asyncio.Protocol):
-    """Wraps uvicorn's protocol: passes on only what was admitted, and keeps track of what the connection waits for."""
-
-    def __init__(self, crowd: _ConnectionPool, inner: asyncio.Protocol, tls: ssl.SSLContext | None) -> None:
-        self._crowd, self._inner, self._tls = crowd, inner, tls
-        self.transport: asyncio.Transport
-        self.peer = ""
-        self.client: tuple[str, int] = ("", 0)
-        self.phase, self.since = _HEAD, time.monotonic()
-        self.emptied = self.since  # when its peer had last read all of its events, as far as was looked
-        self.held = self.requests = 0
-        self.has_begun = False  # a part of a head came
-        self._is_open = False  # the inner protocol has the connection
-        self._early: list[bytes] = []
-        self._handshake: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        name = transport.get_extra_info("peername") or ("", 0)
-        self.client, self.peer = (str(name[0]), int(name[1])), _network(str(name[0]))
-        if not self._crowd.admit(self):
-            if self._tls is None:
-                transport.write(_FULL)
-            transport.close()
-        elif self._tls is None:
-            self._open()
-        else:
-            self._handshake = asyncio.get_running_loop().create_task(self._encrypt(self._tls))
-
-    async def _encrypt(self, tls: ssl.SSLContext) -> None:
-        """Shake hands as a connection that is counted already, so that nobody holds descriptors by not doing it."""
-        loop, seconds = asyncio.get_running_loop(), self._crowd.handshake_s
-        try:
-            found = await loop.start_tls(self.transport, self, tls, server_side=True, ssl_handshake_timeout=seconds)
-        except (OSError, EOFError):  # certificates that are refused are an OSError too
-            found = None
-        if found is None:
-            self._crowd.dropped["handshake"] += 1
-            self.drop()
-        else:
-            self.transport = found
-            self._open()
-
-    def _open(self) -> None:
-        self._is_open = True
-        self._inner.connection_made(self.transport)
-        early, self._early = self._early, []
-        for data in early:
-            self.data_received(data)
-
-    def data_received(self, data: bytes) -> None:
-        if not self._is_open:
-            self._early.append(data)  # came with the end of the handshake
-            return
-        if self.phase == _IDLE:
-            self.go_to(_HEAD)
-        self.has_begun = True
-        try:
-            self._inner.data_received(data)
-        except Exception:  # no parser's error may reach the event loop, which would log it
-            self.drop()
-
-    def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._is_open else None
-
-    def pause_writing(self) -> None:
-        if self._is_open:
-            self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.emptied = time.monotonic()
-        if self._is_open:
-            self._inner.resume_writing()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._crowd.leave(self)
-        if self._is_open:
-            self._inner.connection_lost(error)
-
-    def go_to(self, phase: int) -> None:
-        if phase != _LEAVING:  # an answer has one deadline for being made and for being read
-            self.since = time.monotonic()
-        self.phase = phase
-        if phase == _IDLE:
-            self.has_begun = False
-
-    def begin_events(self) -> None:
-        """Send events from now on; writing pauses until the peer has read each part."""
-        self.go_to(_EVENTS)
-        self.emptied = self.since
-        self.transport.set_write_buffer_limits(high=0)
-
-    def end_events(self) -> None:
-        self.since = time.monotonic()
-        self.transport.set_write_buffer_limits()
-
-    @property
-    def sends(self) -> bool:
-        """Whether a part of a request came, and its end did not."""
-        return self.phase == _BODY or (self.phase == _HEAD and self.has_begun)
-
-    def drop(self) -> None:
-        self._crowd.leave(self)
-        self.transport.abort()
-
-
-def _network(host: str) -> str:
-    """Return the peer of a connection: its address, or for IPv6 its network of 64 bits, which one peer owns whole."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return host
-    return str(address.ipv4_mapped or int(address) >> 64)
-
-
-class _ConnectionPool:
-    """All connections of a server; chooses which of them to drop."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._by_client: dict[tuple[str, int], _GuardedConnection] = {}
-        self._held = 0
-        idle_s = limits.head_s if limits.idle_s is None else limits.idle_s
-        self._seconds = {_HEAD: limits.head_s, _BODY: limits.body_s, _IDLE: idle_s}
-        self.dropped: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._by_client)
-
-    @property
-    def handshake_s(self) -> float:
-        return self._limits.head_s
-
-    def of(self, client: tuple[str, int]) -> _GuardedConnection | None:
-        return self._by_client.get(client)
-
-    def admit(self, new: _GuardedConnection) -> bool:
-        """Decide whether a connection may stay; at a limit, the longest-waiting one of its or the busiest peer is
-        dropped."""
-        sizes = Counter(each.peer for each in self._by_client.values())
-        crowded = None
-        if sizes[new.peer] >= self._limits.per_peer:
-            crowded = new.peer
-        elif len(self) >= self._limits.connections:
-            crowded = sizes.most_common(1)[0][0]
-        if crowded is not None and not self._drop_longest(lambda each: each.peer == crowded):
-            self.dropped["crowded"] += 1
-            return False
-        self._by_client[new.client] = new
-        return True
-
-    def leave(self, gone: _GuardedConnection) -> None:
-        if self._by_client.get(gone.client) is gone:
-            del self._by_client[gone.client]
-        self.release(gone)
-
-    def hold(self, connection: _GuardedConnection, size: int) -> bool:
-        """Decide whether there is memory for more bytes; at the limit, the longest-waiting connection is dropped."""
-        while self._held + size > self._limits.held_bytes:
-            if not self._drop_longest(lambda each: each is not connection and each.held > 0):
-                return False
-        connection.held += size
-        self._held += size
-        return True
-
-    def hold_answer(self, connection: _GuardedConnection) -> None:
-        """Count from now on only the bytes that the peer has not read yet, and no body."""
-        self.release(connection)
-        connection.go_to(_LEAVING)
-        if self.of(connection.client) is connection:
-            left = connection.transport.get_write_buffer_size()
-            if left and not self.hold(connection, left):
-                connection.drop()
-
-    def release(self, connection: _GuardedConnection) -> None:
-        self._held -= connection.held
-        connection.held = 0
-
-    def _drop_longest(self, may_go: Callable[[_GuardedConnection], bool]) -> bool:
-        waiting = [each for each in self._by_client.values() if each.phase != _ANSWER and may_go(each)]
-        if waiting:
-            longest = min(waiting, key=lambda each: each.since)
-            self.dropped["crowded"] += longest.phase != _IDLE
-            longest.drop()
-        return bool(waiting)
-
-    async def watch(self) -> None:
-        """Drop connections that are past their deadline, until the server ends."""
-        while True:
-            now = time.monotonic()
-            for each in list(self._by_client.values()):
-                if each.phase in (_LEAVING, _EVENTS) and not each.transport.get_write_buffer_size():
-                    self.release(each)
-                    if each.phase == _EVENTS:
-                        each.emptied = now
-                    else:
-                        each.go_to(_IDLE)
-                since = each.emptied if each.phase == _EVENTS else each.since
-                if now - since > self._seconds.get(each.phase, self._limits.answer_s):
-                    self.dropped["slow"] += each.sends
-                    each.drop()
-            await asyncio.sleep(_LOOK_EVERY_S)
-
-    def drop(self, keep_answering: bool) -> None:
-        for each in list(self._by_client.values()):
-            if not (keep_answering and each.phase in (_ANSWER, _LEAVING)):
-                each.drop()
 
 
 class _BoundedApp:
     """An application that is called with whole bodies within their limits."""
 
-    def __init__(self, app: App, crowd: _ConnectionPool, limits: Limits, screen: Screen) -> None:
+    def __init__(self, app: App, crowd: ConnectionPool, limits: Limits, screen: Screen) -> None:
         self._app, self._crowd, self._limits, self._screen = app, crowd, limits, screen
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         connection = self._crowd.of(tuple(scope["client"] or ("", 0)))
         if connection is None:
             return  # the connection was dropped meanwhile
-        connection.go_to(_BODY)
+        headers = dict(scope["headers"])
+        connection.is_chunked = b"transfer-encoding" in headers
+        connection.go_to(BODY)
         connection.requests += 1
-        is_last = connection.requests >= self._limits.requests
+        is_odd = connection.is_chunked and b"content-length" in headers  # two servers could take it for two requests
+        refusal = 400 if is_odd else self._screen.refuse(scope)
+        is_last = connection.requests >= self._limits.requests or is_odd
         answer = _Responder(send, is_last, connection, self._crowd)
         try:
-            found = await self._body(connection, receive, self._screen.refuse(scope))
-            connection.go_to(_ANSWER)
+            if refusal and connection.is_chunked:
+                found: bytes | int = await self._thrown_away(connection, answer, refusal, b"expect" in headers)
+            else:
+                found = await self._body(connection, receive, answer, refusal)
+            connection.go_to(ANSWER)
             if isinstance(found, bytes):
                 await self._app(scope, _replayed(found, receive), answer)
             elif found:
@@ -340,7 +95,20 @@ class _BoundedApp:
         finally:
             self._crowd.hold_answer(connection)
 
-    async def _body(self, connection: _GuardedConnection, receive: Receive, refusal: int) -> bytes | int:
+    @staticmethod
+    async def _thrown_away(connection: GuardedConnection, answer: _Responder, refusal: int, asks_first: bool) -> int:
+        """Let a body in chunks pass unread, and close the connection behind the answer that refuses it."""
+        answer.is_last = True
+        try:
+            if not asks_first:
+                await connection.throw_away()
+        except asyncio.CancelledError:
+            return 0
+        return refusal
+
+    async def _body(
+        self, connection: GuardedConnection, receive: Receive, answer: _Responder, refusal: int
+    ) -> bytes | int:
         """Read the body; returns it or the status that refuses it, 0 if the peer is gone.
 
         A refused body is read to its end and thrown away, since a peer does not read an answer while it sends.
@@ -351,13 +119,18 @@ class _BoundedApp:
             if message["type"] == "http.disconnect":
                 return 0
             part = message.get("body", b"")
-            if not refusal and len(body) + len(part) > self._limits.body_bytes:
-                refusal = 413
+            size = len(body) + len(part)
+            if size > self._limits.body_bytes:
+                refusal = refusal or 413
+            if connection.is_chunked and connection.received > 2 * size + self._limits.head_bytes + _CHUNKS:
+                refusal = refusal or 400  # more bytes about chunks than in them
             if not refusal and part and not self._crowd.hold(connection, len(part)):
                 refusal = 503
             if refusal:
                 body.clear()
                 self._crowd.release(connection)
+                if connection.is_chunked and message.get("more_body", False):
+                    return await self._thrown_away(connection, answer, refusal, False)
             else:
                 body += part
             if not message.get("more_body", False):
@@ -367,8 +140,8 @@ class _BoundedApp:
 class _Responder:
     """Sends an answer; the last one on a connection says so."""
 
-    def __init__(self, send: Send, is_last: bool, connection: _GuardedConnection, crowd: _ConnectionPool) -> None:
-        self._send, self._is_last, self._connection, self._crowd = send, is_last, connection, crowd
+    def __init__(self, send: Send, is_last: bool, connection: GuardedConnection, crowd: ConnectionPool) -> None:
+        self._send, self.is_last, self._connection, self._crowd = send, is_last, connection, crowd
         self.is_started = self._has_events = False
 
     async def __call__(self, message: Message) -> None:
@@ -380,7 +153,7 @@ class _Responder:
             self._has_events = any(value.startswith(EVENTS) for _, value in message.get("headers", ()))
             if self._has_events:
                 self._connection.begin_events()
-            if self._is_last:
+            if self.is_last:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         await self._send(message)
 
@@ -476,13 +249,13 @@ class Server:
         with needs_package("uvicorn", extra, setting):
             import uvicorn
             from uvicorn.protocols.http.h11_impl import H11Protocol
-        self._crowd = _ConnectionPool(limits)
+        self._crowd = ConnectionPool(limits)
         self.dropped = self._crowd.dropped
         self._socket = _listen(host, port, setting)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             _BoundedApp(app, self._crowd, limits, screen or Screen()),
-            http=lambda **options: _GuardedConnection(self._crowd, H11Protocol(**options), tls),
+            http=lambda **options: GuardedConnection(self._crowd, H11Protocol(**options), tls),
             backlog=_AT_ONCE,
             h11_max_incomplete_event_size=limits.head_bytes,
             timeout_keep_alive=math.ceil(max(limits.head_s, limits.idle_s or 0)),

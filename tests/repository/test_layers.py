@@ -414,6 +414,7 @@ INSIDE = {
         "disk",
         "garbage",
         "http_server",
+        "http_connections",
         "interpolation",
         "libpq",
         "undo",

@@ -80,7 +80,10 @@ class RefusedRequest(Exception):
 
 
 def of_status(status: int) -> RefusedRequest:
-    """Return why the server itself refuses a request: it is too large, there is no memory for it, or it failed."""
+    """Return why the server itself refuses a request: its chunks are too short or have a length beside them, it is too
+    large, there is no memory for it, or it failed."""
+    if status == HTTPStatus.BAD_REQUEST:
+        return RefusedRequest("broken", "the body comes in chunks that are too short, or with a length beside them")
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return RefusedRequest("too_large")
     return RefusedRequest("busy" if status == HTTPStatus.SERVICE_UNAVAILABLE else "failed")

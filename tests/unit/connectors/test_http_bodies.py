@@ -18,6 +18,7 @@ from fcstream.formats.batch import Schema
 from fcstream.formats.decoders import Objects
 from fcstream.formats.paths import parse_path
 from fcstream.formats.payloads import decoder_for
+from fcstream.formats.rejections import tallied
 from fcstream.formats.tagged import SplitMessages, TaggedMessages, split_lines
 
 SCHEMA = Schema("t", "ms", ("a",))
@@ -98,7 +99,7 @@ def test_lines_of_many_messages_are_what_each_gives_by_itself():
         assert rows == list(
             zip(batch.times_ms.tolist(), batch.values[:, 0].tolist(), batch.positions.tolist(), strict=True)
         )
-        assert batch.rejections == rejected
+        assert batch.rejections == tallied(rejected)
 
 
 def test_a_message_that_no_decoder_knows_is_rejected():

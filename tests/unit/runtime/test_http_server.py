@@ -164,7 +164,7 @@ def test_one_peer_has_only_its_share():
 
 
 def test_a_peer_of_ipv6_is_a_network_of_64_bits():
-    from fcstream.runtime.http_server import _network
+    from fcstream.runtime.http_connections import _network
 
     assert _network("2001:db8::1") == _network("2001:db8::ffff:2") != _network("2001:db8:0:1::1")
     assert _network("::ffff:10.0.0.1") == _network("10.0.0.1") != _network("10.0.0.2")
