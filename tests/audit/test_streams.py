@@ -187,16 +187,16 @@ def test_no_id_stops_a_window_or_shares_a_budget():
     engine.push([20_000], rows(1), ids=["\udcc3\udcbc late"])
     assert [(r.reason, r.position) for r in rejected] == [("bad_user", 6)] * 3
     # "ü" and its bytes are one user, the byte ff and its escape are one, the escaped bytes of "ü" are another.
-    assert [r.count for r in engine.close()] == [4, 4, 1, 0, 0, 0]
+    assert [r.count for r in engine.close()] == [4, 4, None, None, None, None]
 
 
 def test_who_is_always_there_may_have_no_room():
-    """What a window gives back then is not taken off what that somebody has spent, who was not charged for it."""
+    """Then a window is refused for everybody, newcomers too, and costs nothing."""
     shape = {"stream": USERS, "budget": {"rho": 1.01}}
     engine = Engine(sample(**shape), noise=Noise(SeededEntropy(1)))
     engine.push([20_000] * 300, rows(300), ids=np.arange(300))
     answers = engine.close()
-    assert [r.reason for r in answers] == ["too_few", "too_few", None, "too_few", "too_few", "too_few"]
+    assert [r.reason for r in answers] == ["too_few"] + ["budget_exhausted"] * 5
     first = answers[0].rho
     assert [r.spent["rho"] for r in answers] == [first] * 6  # 1 more than that is past 1.01
     assert engine._ledger.spent(USER_BLOCK).rho == pytest.approx(first)
@@ -215,7 +215,7 @@ def test_a_second_try_for_users_counts_nobody_twice(monkeypatch):
     engine.push([0] * 3, rows(3), ids=[7, 8, 9], arrival_ms=1)
     assert [r.count for r in engine.advance(12_001)] == [9]
     engine.push([10_000] * 10, rows(10), ids=np.arange(10), arrival_ms=10_000)
-    assert [r.count for r in engine.advance(22_001)] == [1]  # all but 9 have nothing left
+    assert [r.reason for r in engine.advance(22_001)] == ["budget_exhausted"]  # for 9 too, who was never counted
 
 
 def test_refunds_reach_the_total_and_the_unit_alike():

@@ -155,7 +155,7 @@ def check_users(ledger, paid, groups, first):
                 spent += paid[k]
         if group == "*":
             assert ledger.spent(USER_BLOCK).rho_nano == spent
-        else:
+        elif spent:
             wanted += [spent] * N
     buckets = dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall())
     rho, delta = user_budgets.totals(buckets)
