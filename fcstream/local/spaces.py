@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..accounting.losses import EPSILON_UNIT
 from ..errors import ConfigError
 from ..noise.samplers import MAX_VARIANCE, Noise
-from ..stream.lattice import exact
+from ..stream.lattice import Feature, Grid, Lattice, exact
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MAX_DIMENSIONS, gaussians, lattice_laplace
 
@@ -191,7 +191,8 @@ class Euclidean(Space):
     Parameters
     ----------
     low, high : tuple of float
-        The public box. Values outside are moved to its nearest point.
+        The public box, whose ends on the lattice are those of `fcstream.stream.lattice.Grid.ends`. Values outside are
+        moved to its nearest point.
     step : float
         Lattice width, in the coordinates' own unit; taken as the decimal it prints as.
     unit : float
@@ -229,15 +230,13 @@ class Euclidean(Space):
             raise ConfigError(f"must have as many coordinates as `low` ({len(self.low)}), at least 1", "high")
         if not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ConfigError("must be finite and below `high` in every coordinate", "low")
-        step = exact(self.step)
-        ends = [
-            (math.ceil(exact(a) / step), math.floor(exact(b) / step)) for a, b in zip(self.low, self.high, strict=True)
-        ]
-        if any(a > b for a, b in ends):
-            raise ConfigError(f"must be at most the box's width, got {self.step}", "step")
-        if max(max(-a, b) for a, b in ends) > _MAX:
-            raise ConfigError("must be within 2**40 steps of 0: use a coarser `step`", "high")
-        object.__setattr__(self, "_bounds", tuple(ends))
+        named = zip(self.low, self.high, strict=True)
+        try:
+            grid = Grid(Lattice(self.step), tuple(Feature(f"coordinate {k}", *ends) for k, ends in enumerate(named)))
+        except ConfigError as error:
+            raise ConfigError(error.message, "step" if error.key == "lattice.step" else "high") from None
+        ends = np.stack([grid.lowest, grid.highest], axis=1).astype(np.int64)
+        object.__setattr__(self, "_bounds", tuple(map(tuple, ends.tolist())))
         self._check_missing(len(self.low))
 
     def _check_missing(self, count: int) -> None:
@@ -276,15 +275,14 @@ class Euclidean(Space):
         found = _numbers(value, self.dimension)
         if found is None:
             return self.nowhere
-        clipped = [min(max(x, a), b) for x, a, b in zip(found, self.low, self.high, strict=True)]
-        return tuple(min(max(round(x / self.step), a), b) for x, (a, b) in zip(clipped, self._bounds, strict=True))
+        return tuple(round(min(max(x / self.step, a), b)) for x, (a, b) in zip(found, self._bounds, strict=True))
 
     def encode_all(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """`encode` of every row: int64 (n, d)."""
-        low, high = (np.array([end[k] for end in self._bounds], np.int64) for k in (0, 1))
         known = np.asarray(np.isfinite(values).all(axis=1))
-        clipped = np.clip(np.where(known.reshape(-1, 1), values, 0.0), self.low, self.high)
-        points = np.clip(np.rint(clipped / self.step).astype(np.int64), low, high)
+        with np.errstate(over="ignore"):
+            steps = np.where(known.reshape(-1, 1), values, 0.0) / self.step
+        points = np.rint(np.clip(steps, *np.array(self._bounds, np.float64).T)).astype(np.int64)
         points[~known] = self.nowhere
         return points
 

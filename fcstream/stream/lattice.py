@@ -295,6 +295,7 @@ def check_step(step: float, low: float, high: float, scale: float, name: str) ->
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _end_of(step: float, feature: Feature, value: float, up: int) -> int:
     """Return the lattice number of an end of a public range; `up` is 1 for the upper end, -1 for the lower one.
 
@@ -363,12 +364,13 @@ class Grid:
         ends = np.empty((4, len(names)))
         for k, feature in enumerate(self.features):
             alike = (*(feature.minimum, feature.maximum, feature.scale, feature.origin, feature.factor),
-                     feature.transform, len(feature.levels))  # fmt: skip
+                     feature.transform, len(feature.levels), feature.learned)  # fmt: skip
             if alike not in found:
                 low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
                 self.lattice.check_range(low, high, f"features.{feature.name}")
-                near = (0.0, 1.0) if feature.levels else feature.range
-                check_step(self.lattice.step, *near, feature.scale, feature.name)
+                if not feature.learned:  # of a scale that a window learned nothing may be refused
+                    near = (0.0, 1.0) if feature.levels else feature.range
+                    check_step(self.lattice.step, *near, feature.scale, feature.name)
                 found[alike] = (*self.ends(feature), *feature.range)
             ends[:, k] = found[alike]
         for name, value in (("lowest", ends[0]), ("highest", ends[1]), ("_range", ends[2:])):

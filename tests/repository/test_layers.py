@@ -745,3 +745,22 @@ def test_importing_the_package_and_the_command_is_cheap():
     code = "import sys, fcstream, fcstream.cli; print([m for m in ('numba', 'scipy', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+RANGES = {
+    "config/answers.py": {"_interval"},  # checks what was asked for, and takes the ends of the lattice
+}
+
+
+def test_ends_of_ranges_are_rounded_in_one_place():
+    """Whoever needs a public range on the lattice asks `Grid.ends`, so that sensitivities know every record."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for function in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)):
+            texts = [part for text in ast.walk(function) if isinstance(text, ast.JoinedStr) for part in ast.walk(text)]
+            for node in ast.walk(function):
+                is_end = isinstance(node, ast.Attribute) and node.attr in ("minimum", "maximum") and node not in texts
+                if is_end and getattr(node.value, "id", "") != "np":
+                    found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(function.name)
+    assert found.pop("stream/lattice.py")
+    assert found == RANGES

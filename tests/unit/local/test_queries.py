@@ -44,7 +44,7 @@ def test_devices_without_a_value_count_in_no_box():
     assert max(np.asarray(found.value).ravel().tolist()) < 800
 
 
-@pytest.mark.parametrize("space", [PLANE, LINE, GreatCircle(), Euclidean((3.0,), (3.4,), step=1.0)])
+@pytest.mark.parametrize("space", [PLANE, LINE, GreatCircle(), Euclidean((3.0,), (4.4,), step=1.0)])
 def test_the_point_of_a_missing_value_is_public_and_outside(space):
     nowhere = space.nowhere
     width = max(b - a for a, b in space._bounds)
