@@ -45,13 +45,14 @@ def as_releases(
     spent: PrivacyLoss,
     *,
     private: bool,
+    ledger: str | None = None,
 ) -> list[Release]:
     """Convert the outcomes of a window to the user's units.
 
     `spent` is what the window's most charged block has spent, all answers included.
     """
     return [
-        _as_release(job, window, outcome, spent, None if len(outcomes) == 1 else place, private)
+        _as_release(job, window, outcome, spent, None if len(outcomes) == 1 else place, private, ledger)
         for place, outcome in enumerate(outcomes)
     ]
 
@@ -63,6 +64,7 @@ def _as_release(
     spent: PrivacyLoss,
     place: int | None,
     private: bool,
+    ledger: str | None,
 ) -> Release:
     answer, outcome, loss = found
     values = with_intervals(answer.mechanism.kind, answer.mechanism.to_user_units(outcome, answer.grid))
@@ -93,6 +95,7 @@ def _as_release(
         window_open=_iso_time(window.open_ms) if job.iso_times else None,
         window_close=_iso_time(window.close_ms) if job.iso_times else None,
         interval=values.interval,
+        ledger=ledger,
         key_share=None if (share := job.terms.key_share) is None else share.as_dict(),
     )
 
@@ -276,4 +279,5 @@ class WindowCloser:
         return self._as_releases(window, outcomes, spent), refund
 
     def _as_releases(self, window: Window, outcomes: Sequence[AnswerOutcome], spent: PrivacyLoss) -> list[Release]:
-        return as_releases(self._job, window, outcomes, spent, private=self._noise.private)
+        kept = "memory" if getattr(self._ledger, "forgets", False) else None
+        return as_releases(self._job, window, outcomes, spent, private=self._noise.private, ledger=kept)

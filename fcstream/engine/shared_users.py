@@ -152,6 +152,7 @@ class PartLedger:
         self._is_open = True
         self.terms: Terms = ledger.terms
         self.salt = account.ledger.salt
+        self.forgets = getattr(account.ledger, "forgets", False)
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         return [self._charge(request) for request in requests]

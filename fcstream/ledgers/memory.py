@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -28,12 +29,18 @@ from .base import (
 
 
 class MemoryLedger:
-    """Holds privacy filters and releases in dictionaries; see `Ledger`. Nothing survives the process."""
+    """Holds privacy filters and releases in dictionaries; see `Ledger`. Nothing survives the process.
+
+    A forked process has a copy, which may not be used: both would spend the same budget.
+    """
+
+    forgets = True
 
     def __init__(self, terms: Terms) -> None:
         if terms.group is not None:
             raise ConfigError("must be left out with a ledger in memory, which holds one stream", "budget.group")
         self.terms = terms
+        self._pid = os.getpid()
         self.salt = SystemEntropy().words(4).tobytes()
         self._filters: dict[str, PrivacyFilter] = {}
         self._users: dict[int, bytes] = {}
@@ -44,6 +51,7 @@ class MemoryLedger:
         self._states: dict[tuple[str, int], dict[int, bytes]] = {}
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
+        self._check_process()
         return [self._charge(request) for request in requests]
 
     def _charge(self, request: Request) -> ChargeResult:
@@ -84,7 +92,15 @@ class MemoryLedger:
             admitted = user_budgets.charged(self._buckets(request), request.users, request.window.open_ms)
         return grant(request.window, loss, spent, admitted, is_redraw=True)
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                "the ledger in memory was opened before a fork, and a copy of it would spend the same budget again: open "
+                "the engine in the process that uses it, or name a ledger that processes share (`ledger.url`)"
+            )
+
     def seal(self, answers: Sequence[SealedRelease]) -> None:
+        self._check_process()
         for window, _, refund in answers:
             if window in self._sealed:
                 raise LedgerError(f"window {window.open_ms} is sealed: its release is final")

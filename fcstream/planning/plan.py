@@ -20,6 +20,7 @@ from ..errors import ConfigError, UnusablePlan
 from ..formats.bounds import LONGEST_MESSAGE, most_rows
 from ..formats.registry import FORMATS
 from ..ledgers.base import TOTAL_BLOCK
+from ..ledgers.keeping import Keeping, keeping_of
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.means.mean import MeanOptions
 from ..releases.means.spread_histogram import supposed_deviation
@@ -169,6 +170,11 @@ def keys_of_a_person(config: Config) -> int:
     return len(job.keys) if job.terms.unit == "event" else config.stream.keys_per_user or len(job.keys)
 
 
+def keeping_of_config(config: Config) -> Keeping:
+    """Say how the configured ledger keeps what was spent."""
+    return keeping_of(None if config.ledger is None else config.ledger.url)
+
+
 def _costs(config: Config, delta: float | None) -> dict[str, Any]:
     """What windows cost, how many of them the budget lasts, and that in epsilon at a delta."""
     job, under = config.job, keys_of_a_person(config)
@@ -188,6 +194,7 @@ def _costs(config: Config, delta: float | None) -> dict[str, Any]:
         "loss": loss,
         "per_record": loss * (schedule.overlap if is_event else 1) + job.paid_beside,
         "guarantee": guarantee,
+        "lasts": keeping_of_config(config).lasts,
         "key_share": job.terms.key_share,
         "windows_per_day": per_day,
         "windows": scheduled_windows(job),
@@ -486,6 +493,11 @@ def _stream_warnings(config: Config, job: Job, planned: bool = True) -> list[str
     if job.terms.guarantee.delta > 1e-4:
         warnings.append(
             f"`budget.delta` = {job.terms.guarantee.delta:g} is large: below 1 / (number of people) is usual"
+        )
+    if keeping_of_config(config).forgets:
+        warnings.append(
+            "`ledger.url` = 'memory:' knows what was spent in this process only: the next one spends the whole budget on "
+            "the same records again, and nothing adds that up; name a ledger that is kept, such as 'sqlite:ledger.db'"
         )
     if exhaustion := exhaustion_warning(job, planned):
         warnings.append(exhaustion)

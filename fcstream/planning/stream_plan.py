@@ -17,7 +17,7 @@ _OF_AN_ANSWER = ("kind", "method", "size_hint", "probability", "sigma", "smalles
 """Keys of a plan's JSON that only a plan of one answer has."""
 _OF_A_STREAM = frozenset(
     (
-        *("stream", "unit", "per_record", "guarantee", "key_share", "windows_per_day", "windows", "epsilon_delta"),
+        *("stream", "unit", "per_record", "guarantee", "key_share", "lasts", "windows_per_day", "windows", "epsilon_delta"),
         *("epsilon_guarantee", "epsilon_day", "epsilon_year", "lasting_windows", "savings", "saved_rho"),
         *("saved_sigma", "total", "total_key_share", "keys", "keys_per_user", "search", "warnings"),
     )
@@ -88,7 +88,9 @@ class StreamPlan:
     saved_rho, saved_sigma : float or None
         If every other window stops at its size: the largest rho offered to one, and its noise relative to the first's.
     guarantee : PrivacyLoss
-        What one unit can lose for ever, under all keys together.
+        What one unit can lose for as long as `lasts` says, under all keys together.
+    lasts : str
+        How long the ledger knows what was spent: ``for ever``, or in one process only.
     key_share : PrivacyLoss or None
         The part of the guarantee that each key may spend, where keys divide it.
     epsilon_day, epsilon_year : float
@@ -131,6 +133,7 @@ class StreamPlan:
     loss: PrivacyLoss
     per_record: PrivacyLoss
     guarantee: PrivacyLoss
+    lasts: str
     windows_per_day: float
     windows: int | None
     epsilon_delta: float
@@ -207,7 +210,7 @@ class StreamPlan:
             f"{one} {self.loss}, epsilon {short(self.epsilon_release)} at delta {delta}",
             *self._saving_lines(),
             *self._cost_lines(),
-            f"guarantee for ever: {self.guarantee}, epsilon {short(self.epsilon_guarantee)} at delta {delta}"
+            f"guarantee {self.lasts}: {self.guarantee}, epsilon {short(self.epsilon_guarantee)} at delta {delta}"
             + _shared(self.key_share),
         ]
         if self.total is not None:

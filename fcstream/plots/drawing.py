@@ -212,7 +212,8 @@ def _guarantee(found: Sequence[ReleaseSeries]) -> str:
         return f"rho {loss['rho']:g}, delta {loss['delta']:g}"
 
     share = "" if first.key_share is None else f" under all keys together, {text(first.key_share)} of it for each key"
-    return f"guarantee for ever: {text(first.guarantee)}{share}"
+    lasts = "of one process" if first.ledger == "memory" else "for ever"
+    return f"guarantee {lasts}: {text(first.guarantee)}{share}"
 
 
 def entitle(figure: Figure, title: str, found: Sequence[ReleaseSeries], notes: Sequence[str]) -> None:

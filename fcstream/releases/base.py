@@ -33,6 +33,7 @@ _LATER = (
     "window_close",
     "interval",
     "key_share",
+    "ledger",
 )
 
 
@@ -501,6 +502,9 @@ class Release:
     key_share : dict or None
         ``rho`` and ``delta`` of the part of `guarantee` that one key may spend, where keys divide the budget. Absent
         from the JSON of other streams.
+    ledger : str or None
+        ``memory`` where what was spent is known to this process only, so that `guarantee` holds for what it releases
+        and no longer. Absent from the JSON of releases with another ledger, whose guarantee holds for ever.
     """
 
     stream: str
@@ -530,6 +534,7 @@ class Release:
     window_close: str | None = None
     interval: list[Any] | None = None
     key_share: dict[str, float] | None = None
+    ledger: str | None = None
 
     @property
     def series(self) -> str:
