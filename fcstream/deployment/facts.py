@@ -16,7 +16,8 @@ from ..ledgers import hash_chain
 from ..ledgers.base import LedgerReader, Terms
 from ..ledgers.groups import Standing, Together
 from ..ledgers.history import moment
-from ..planning.plan import loss_of_presence, plan
+from ..ledgers.keeping import Keeping
+from ..planning.plan import keeping_of_config, loss_of_presence, plan
 from ..planning.stream_plan import StreamPlan
 from ..reporting.budget import Report, standing
 from ..runtime.words import many, were
@@ -153,6 +154,16 @@ class DeploymentFacts:
     @property
     def unit(self) -> str:
         return self.job.terms.unit
+
+    @property
+    def keeping(self) -> Keeping:
+        """How the ledger keeps what was spent."""
+        return keeping_of_config(self.config)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a service runs the stream, which has alarms."""
+        return self.job.clock != "eof"
 
     @property
     def epsilon(self) -> float:
@@ -306,10 +317,10 @@ def _lines(
         situation = f"{who}{where}, in all {found.windows:,} windows of the schedule, which ends before a year is over"
         yield LossLine(situation, rho, delta, epsilons(rho, delta), cap, "all windows")
     if found.total is not None:
-        yield of("all windows together, for ever: the cap on their sum", found.total, "the total")
+        yield of(f"all windows together, {found.lasts}: the cap on their sum", found.total, "the total")
     if found.key_share is not None:
-        yield of("what one key may spend of the guarantee, for ever", found.key_share)
-    yield of(f"the guarantee, for ever: the cap of {_of_whom(job.terms.unit)}", guarantee, "the guarantee")
+        yield of(f"what one key may spend of the guarantee, {found.lasts}", found.key_share)
+    yield of(f"the guarantee, {found.lasts}: the cap of {_of_whom(job.terms.unit)}", guarantee, "the guarantee")
 
 
 def _record(job: Job) -> str:

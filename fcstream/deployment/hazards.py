@@ -1,14 +1,15 @@
-"""The privacy hazards of NIST Special Publication 800-226, answered one by one from a configuration.
+"""The privacy hazards of NIST Special Publication 800-226 (March 2025), answered one by one from a configuration.
 
-Names and sections follow the boxes "Privacy Hazard" of the initial public draft of December 2023, in their order. Two
-cautions of its text that are no boxes, on many analyses of the same data and on bounds that reset, are answered too.
-An answer is honest where it is bad, and says so where no configuration can hold it.
+They are those of its boxes "Privacy Hazard", in our words. Two cautions of its text that are no boxes, on many analyses
+of the same data and on bounds that reset, are answered too. An answer is honest where it is bad, and says so where no
+configuration can hold it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..accounting.strength import FAIR, STRONG, WEAK, strength_of
 from ..planning.plan import message_note
 from ..releases.descriptions import description_of
 from ..releases.registry import method_of
@@ -17,8 +18,6 @@ from .facts import DeploymentFacts
 from .promise import UNITS, belief, lost, name_of, number, plans_of, sure
 
 Answer = tuple[str, str]
-STRONG, WEAK = 1.0, 20.0
-"""Epsilons up to which protection is commonly held for strong, and above which hardly any deployment goes."""
 _APPROXIMATE = (("mean", "basic"), ("covariance", "friendly"))
 _MODELS = ("centers", "mixtures", "covariance", "synthetic", "points", "tree")
 _BINNED = ("histogram", "marginals", "synthetic", "frequent", "total")
@@ -28,14 +27,14 @@ def hazards(facts: DeploymentFacts) -> DocumentSection:
     """Answer every hazard."""
     blocks: list[Block] = [
         Paragraph(
-            "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025), warns of "
-            "hazards under which a guarantee means less than it seems to. Names and sections below are those of its "
-            "initial public draft (December 2023); the final text may number and word them otherwise."
+            "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025, "
+            "doi.org/10.6028/NIST.SP.800-226), warns of hazards under which a guarantee means less than it seems to. "
+            "The names below are ours, the numbers those of its chapters."
         )
     ]
-    for title, section, answer in HAZARDS:
+    for title, chapter, answer in HAZARDS:
         level, text = answer(facts)
-        blocks.append(HazardAnswer(title, section, level, text))
+        blocks.append(HazardAnswer(title, chapter, level, text))
     return DocumentSection("hazards", "The hazards of NIST SP 800-226, one by one", tuple(blocks))
 
 
@@ -49,17 +48,13 @@ def _large_epsilon(facts: DeploymentFacts) -> Answer:
         f"Epsilon of the guarantee is {number(epsilon)} at delta = {delta:g}: who held it for a coin toss can become "
         f"{sure(belief(epsilon))} sure."
     )
-    if epsilon <= STRONG:
-        level, said = "met", " Up to 1 is commonly held for strong."
-    elif epsilon <= WEAK:
-        level = "attention"
-        said = " Many deployments lie between 1 and 20; whether that protects enough depends on what can be learned."
-    else:
-        level, said = "bad", " That is beyond what most deployments use: as a bound by itself it says nearly nothing."
-    text += said
+    step = strength_of(epsilon)
+    level = {STRONG: "met", FAIR: "attention", WEAK: "attention"}.get(step, "bad")
+    marks = ", ".join(f"up to {each.most:g} {each.word}" for each in (STRONG, FAIR, WEAK))
+    text += f" That is {step.word} (the scale here: {marks}). {step.meaning}"
     if year.cap is None and year.bounds[1] > epsilon:
         text += f" And {year.situation.removesuffix(', in a year')} loses {lost(year)} in a year."
-        level = "bad" if year.bounds[1] > WEAK else max(level, "attention", key=("met", "attention", "bad").index)
+        level = "bad" if year.bounds[1] > WEAK.most else max(level, "attention", key=("met", "attention", "bad").index)
     return level, text
 
 
@@ -70,10 +65,14 @@ def _catastrophic(facts: DeploymentFacts) -> Answer:
         text = "Delta of the guarantee is 0: it is pure rho-zCDP, which has no catastrophic failure."
         return ("met", text)
     level = "attention" if delta <= 1e-5 else "bad"
+    tells = facts.job.finder is not None or any(options.kind == "frequent" for options in facts.config.releases)
+    told = (
+        "with that chance a text that one unit alone has may be told" if tells else "none publishes a record as it is"
+    )
     text = (
         f"Accounting is in zCDP, but delta of the guarantee is {delta:g} and not 0: with at most that chance the bound "
         "fails for a unit. The delta pays for decisions about which records form a core, for texts, or for the record "
-        "gate; none of them publishes a record as it is."
+        f"gate; {told}."
     )
     if basic:
         text += f" {_capital(', '.join(basic))} uses (epsilon, delta) mechanisms, converted to zCDP."
@@ -88,9 +87,11 @@ def _many_analyses(facts: DeploymentFacts) -> Answer:
     text = (
         f"{per_day:g} windows a day are released"
         + (", by each key," if facts.job.has_keys else "")
-        + f" and add up. A ledger counts them before anything is published, and refuses what does not fit into rho = "
-        f"{cap.rho:g}, delta = {cap.delta:g}."
+        + f" and add up. {_capital(facts.keeping.place)} counts them before anything is published, and nothing is "
+        f"published that does not fit into rho = {cap.rho:g}, delta = {cap.delta:g}."
     )
+    if facts.keeping.forgets:
+        return "bad", f"{text} But it forgets them when the process ends: every process may publish as much once more."
     if facts.unit == "event":
         person = facts.line("a year")
         text += (
@@ -98,12 +99,18 @@ def _many_analyses(facts: DeploymentFacts) -> Answer:
             f"{lost(person)} in a year with one record in every window."
         )
         return "attention" if person.cap is None else "met", text
-    text += " That holds for all releases of the stream together. Other streams about the same people are not in it."
+    group = facts.config.budget.group
+    text += " That holds for all releases of the stream together. "
+    text += "Other streams about the same people are not in it." if group is None else _in_group(group)
     if facts.ledger is not None and len(facts.ledger.together.parts) > 1:
         together = facts.ledger.together.guarantee
         text += f" The ledger has such: together they may cost rho = {together.rho:g}."
         return "attention", text
     return "met", text
+
+
+def _in_group(group: str) -> str:
+    return f"Streams of the group {code(group)} are in it, others about the same people are not."
 
 
 def _not_captured(facts: DeploymentFacts) -> Answer:
@@ -139,21 +146,21 @@ def _event_level(facts: DeploymentFacts) -> Answer:
 def _resetting_bounds(facts: DeploymentFacts) -> Answer:
     if facts.unit == "event":
         return "bad", "Nothing bounds the records of one person, in a window or altogether."
+    is_reset, job = facts.keeping.forgets, facts.job
+    whole = "begins anew with every process, because the ledger is in memory" if is_reset else "is never reset"
     if facts.unit == "stream":
         return (
-            "open",
-            "The cap is for ever and never reset. That nobody has several records in a window is the operator's "
-            "promise.",
+            "bad" if is_reset else "open",
+            f"The budget {whole}. That nobody has several records in a window is the operator's promise.",
         )
-    job = facts.job
-    text = "A user counts as one point in each window, and the user's budget is for ever: it is never reset."
+    text = f"A user counts as one point in each window, and the user's budget {whole}."
     if job.keys and job.keys_chosen is None and facts.config.stream.keys_per_user is not None:
         return (
-            "open",
+            "bad" if is_reset else "open",
             f"{text} That nobody is under more keys than `keys_per_user` is the operator's promise, which is not "
             "checked.",
         )
-    return "met", text
+    return ("bad" if is_reset else "met"), text
 
 
 def _different_deltas(facts: DeploymentFacts) -> Answer:
@@ -214,7 +221,8 @@ def _systemic_bias(facts: DeploymentFacts) -> Answer:
     )
     if kinds & {"mean", "variance", "covariance", "centers", "mixtures"}:
         text += (
-            " Means and clusters leave out what lies far from most records: if a minority lies there, it is not seen."
+            " What lies far from most records is left out of means and clusters, or moved nearer, as the biases below "
+            "say: a minority that lies there is seen less, or not."
         )
     if "frequent" in kinds:
         text += " Texts of few people are never told."
@@ -223,9 +231,15 @@ def _systemic_bias(facts: DeploymentFacts) -> Answer:
     return "attention", f"{text} Whether that harms somebody is for the operator to judge."
 
 
-def _human_bias(_facts: DeploymentFacts) -> Answer:
+def _human_bias(facts: DeploymentFacts) -> Answer:
+    if not {options.kind for options in facts.config.releases} <= {"count", "sum", "histogram", "total"}:
+        return "attention", (
+            "What a kind does to its numbers after the noise, such as keeping them in a public range or making "
+            "negative ones 0, is said below among the biases; nothing else is made to look nicer. Tell your readers "
+            "so, and correct nothing further without need."
+        )
     return "met", (
-        "Nothing is made to look nicer: numbers may be negative, are not rounded, and carry `sigma`. Tell your "
+        "Nothing is made to look nicer: numbers may be negative, and carry `sigma`. Tell your "
         "readers so, and do not correct them afterwards without need: setting negative numbers to 0, for example, "
         "makes sums too large."
     )
@@ -289,7 +303,10 @@ def _learning(facts: DeploymentFacts) -> Answer:
 def _synthetic(facts: DeploymentFacts) -> Answer:
     if not any(options.kind in ("synthetic", "points") for options in facts.config.releases):
         return "none", "No synthetic data are released."
-    return "met", "Synthetic rows are drawn from noisy numbers, after which nothing more is lost. No row is a real one."
+    return "met", (
+        "Synthetic rows are drawn from noisy numbers, after which nothing more is lost. A row may happen to equal a "
+        "real one; that it does tells no more than the noisy numbers."
+    )
 
 
 def _deep(facts: DeploymentFacts) -> Answer:
@@ -311,11 +328,16 @@ def _unstructured(facts: DeploymentFacts) -> Answer:
 # -- section 4: deploying ----------------------------------------------------------------------------------------------
 
 
-def _query_model(_facts: DeploymentFacts) -> Answer:
-    return "met", (
-        "This is the data release model: all questions are in the configuration, and a schedule that is public "
-        "answers them. Nobody can ask others; a changed question is another specification, which the ledger refuses."
+def _query_model(facts: DeploymentFacts) -> Answer:
+    text = (
+        "This is the data release model: all questions are in the configuration, and a schedule that is public answers "
+        "them. Who reads releases can ask no others."
     )
+    if facts.keeping.forgets:
+        return "attention", (
+            f"{text} Who runs the program can: with a ledger in memory a changed question has a whole budget again."
+        )
+    return "met", f"{text} A changed question is another specification, which the ledger refuses."
 
 
 def _trust(facts: DeploymentFacts) -> Answer:
@@ -332,12 +354,14 @@ def _trust(facts: DeploymentFacts) -> Answer:
 def _side_channels(facts: DeploymentFacts) -> Answer:
     window = facts.config.window
     text = (
-        "Floating point: sums, comparisons and noise are exact whole numbers, so the known attacks on floating-point "
-        "noise do not apply. Time: noise and counting take longer for larger values and more records; do not let "
+        "Floating point: sums and noise are exact whole numbers, so the known attacks on floating-point noise do not "
+        "apply. Time: noise and counting take longer for larger values and more records; do not let "
         "others measure the process. Errors never quote a record."
     )
     if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in facts.config.releases):
         text += " Exception: covariances of shards are averaged in floating point."
+    if any(getattr(options, "variant", None) == "paper" for options in facts.config.releases):
+        text += " Exception: `variant` = 'paper' computes as its paper prints it, in part in floating point."
     if window.clock == "wall":
         text += " Windows close by this machine's clock: call `Engine.advance` by a timer if you push records yourself."
     return "attention", text
@@ -349,7 +373,10 @@ def _security(facts: DeploymentFacts) -> Answer:
     if config.source is not None and config.source.spool is not None:
         parts.append("in the spool on disk until it is answered")
     parts.append("and at the source for as long as that keeps them")
-    text = ", ".join(parts) + ". The ledger holds no records, but its loss or an older copy breaks the promise."
+    kept = "is in memory and ends with the process" if facts.keeping.forgets else "must be kept"
+    text = ", ".join(parts) + f". The ledger holds no records; it {kept}."
+    if not facts.keeping.forgets:
+        text += " Its loss or an older copy breaks the promise."
     if facts.unit == "user":
         text += " It holds keyed hashes of users' names, with what each has left."
     if any(options.kind == "total" for options in config.releases):
@@ -361,7 +388,8 @@ def _security(facts: DeploymentFacts) -> Answer:
 
 def _access(facts: DeploymentFacts) -> Answer:
     service = facts.config.service
-    text = "Ledger and dead letters are made readable by their owner only (mode 0600)."
+    on_disk = facts.keeping.place == "a ledger on disk"
+    text = f"{'Ledger and dead' if on_disk else 'Dead'} letters are made readable by their owner only (mode 0600)."
     if service is not None and service.listen is not None:
         text += f" The status endpoint listens at {code(service.listen)} without a password; put it behind your own."
         if service.page:
@@ -396,31 +424,31 @@ def _capital(text: str) -> str:
 
 
 HAZARDS: tuple[tuple[str, str, Callable[[DeploymentFacts], Answer]], ...] = (
-    ("Large values of epsilon may not provide meaningful privacy", "2.2", _large_epsilon),
-    ("Many analyses of the same data add up to one privacy budget", "2.2, in its text", _many_analyses),
-    ("The possibility of catastrophic failure under (epsilon, delta)-differential privacy", "2.3", _catastrophic),
-    ("Differences that the unit of privacy does not capture", "2.4", _not_captured),
-    ("Event-level privacy protects events, not individuals", "2.4", _event_level),
-    ("Bounds on contributions that reset periodically can be much weaker", "2.4, in its text", _resetting_bounds),
-    ("Guarantees with different values of delta are not directly comparable", "2.5", _different_deltas),
-    ("Guarantees with different units of privacy are not directly comparable", "2.5", _different_units),
-    ("A large delta in a conversion results in a misleading epsilon", "2.5", _misleading_delta),
-    ("Other releases, without differential privacy, based on the same data", "2.6", _other_releases),
+    ("Large values of epsilon may not provide meaningful privacy", "2", _large_epsilon),
+    ("Many analyses of the same data add up to one privacy budget", "2", _many_analyses),
+    ("The possibility of catastrophic failure under (epsilon, delta)-differential privacy", "2", _catastrophic),
+    ("Differences that the unit of privacy does not capture", "2", _not_captured),
+    ("Event-level privacy protects events, not individuals", "2", _event_level),
+    ("Bounds on contributions that reset periodically can be much weaker", "2", _resetting_bounds),
+    ("Guarantees with different values of delta are not directly comparable", "2", _different_deltas),
+    ("Guarantees with different units of privacy are not directly comparable", "2", _different_units),
+    ("A large delta in a conversion results in a misleading epsilon", "2", _misleading_delta),
+    ("Other releases, without differential privacy, based on the same data", "2", _other_releases),
     ("Custom implementations of differentially private algorithms", "3", _custom),
-    ("Differential privacy can magnify or create systemic bias", "3.3.1", _systemic_bias),
-    ("Interventions against human bias have other impacts", "3.3.2", _human_bias),
-    ("Mechanisms can introduce statistical bias", "3.3.3", _statistical_bias),
-    ("Bounding user contributions needs additional noise", "3.4.1", _bounding),
-    ("Histogram bins must be specified by the analyst", "3.4.1", _bins),
-    ("Machine learning does not automatically protect privacy", "3.5", _learning),
-    ("Synthetic data without differential privacy may be attacked", "3.6", _synthetic),
-    ("Deep learning gives synthetic data of lower quality than marginals", "3.6", _deep),
-    ("For unstructured data the unit of privacy is hard to define", "3.7", _unstructured),
-    ("Interactive query answering raises challenges of budgeting and security", "4.1", _query_model),
-    ("The trust assumptions of the threat model must hold in the real world", "4.2", _trust),
-    ("Implementations must consider side-channel vulnerabilities", "4.3", _side_channels),
-    ("Failures in data security make guarantees meaningless", "4.4", _security),
-    ("Failures in access control policy make guarantees meaningless", "4.4", _access),
-    ("Collecting sensitive data stays a risk: minimize it", "4.5", _collection),
+    ("Differential privacy can magnify or create systemic bias", "3", _systemic_bias),
+    ("Interventions against human bias have other impacts", "3", _human_bias),
+    ("Mechanisms can introduce statistical bias", "3", _statistical_bias),
+    ("Bounding user contributions needs additional noise", "3", _bounding),
+    ("Histogram bins must be specified by the analyst", "3", _bins),
+    ("Machine learning does not automatically protect privacy", "3", _learning),
+    ("Synthetic data without differential privacy may be attacked", "3", _synthetic),
+    ("Deep learning gives synthetic data of lower quality than marginals", "3", _deep),
+    ("For unstructured data the unit of privacy is hard to define", "3", _unstructured),
+    ("Interactive query answering raises challenges of budgeting and security", "4", _query_model),
+    ("The trust assumptions of the threat model must hold in the real world", "4", _trust),
+    ("Implementations must consider side-channel vulnerabilities", "4", _side_channels),
+    ("Failures in data security make guarantees meaningless", "4", _security),
+    ("Failures in access control policy make guarantees meaningless", "4", _access),
+    ("Collecting sensitive data stays a risk: minimize it", "4", _collection),
 )
-"""Title, section, and the answer from the facts."""
+"""Title, chapter, and the answer from the facts."""

@@ -149,7 +149,7 @@ def _block(block: Block, pictures: Iterator[int]) -> Iterator[str]:
         case HazardAnswer(title, origin, level, text):
             yield f'<article class="finding is-{level}"><h3>{_text(title)}</h3>'
             sign = f'<span aria-hidden="true">{_SIGNS[level]}</span> {LEVELS[level]}'
-            yield f'<p><span class="level">{sign}</span><span class="origin">section {_text(origin)}</span></p>'
+            yield f'<p><span class="level">{sign}</span><span class="origin">chapter {_text(origin)}</span></p>'
             yield f"<p>{_text(text)}</p></article>"
 
 

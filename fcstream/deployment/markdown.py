@@ -45,7 +45,7 @@ def _block(block: Block) -> Iterator[str]:
         case HazardAnswer(title, origin, level, text):
             yield f"### {_text(title)}"
             yield ""
-            yield f"Section {_text(origin)}. **{LEVELS[level]}.** {_text(text)}"
+            yield f"Chapter {_text(origin)}. **{LEVELS[level]}.** {_text(text)}"
 
 
 def _row(cells: object) -> str:

@@ -6,19 +6,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from ..accounting.strength import STRONG
 from ..config.durations import NOW
 from ..connectors.urls import mask
 from ..planning.plan import message_note
-from ..planning.stream_plan import USUAL_SIZE, StreamPlan, points_of
-from ..releases.base import percent
-from ..releases.descriptions import description_of, variations_of
+from ..planning.stream_plan import StreamPlan
+from ..releases.descriptions import description_of
 from ..releases.options import Options
 from ..runtime.words import many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, HazardAnswer, Paragraph, code, spell
 from .facts import DeploymentFacts, LossLine
-from .topics import topics
 
 UNITS = {
     "event": (
@@ -37,6 +35,9 @@ UNITS = {
         "Somebody with several records in one window is not covered as a whole.",
     ),
 }
+
+
+_ONE = {"event": "a certain record", "user": "a certain user", "stream": "records of somebody, one in each window"}
 
 
 def number(value: float) -> str:
@@ -107,19 +108,20 @@ def summary(facts: DeploymentFacts, questions: Sequence[HazardAnswer]) -> Docume
     blocks: list[Block] = [
         *([] if used_up is None else [Paragraph(used_up, strong=True)]),
         Paragraph(
-            f"Every {every} a program publishes numbers about the records of the last {length}: {listed}. Random noise "
-            "is added. It limits what anybody can learn from what is published about a certain record: how much, is "
-            "what this report says."
+            f"A window of {_one(length)} begins every {every}. A program publishes about its records: {listed}. Random "
+            f"noise is in that. It limits what anybody can learn from it about {_ONE[facts.unit]}: how much, is what "
+            "this report says."
         ),
         Paragraph(
-            f"Protected is {unit}. All that is ever published, together, is bounded by rho = {facts.guarantee.rho:g} "
-            f"and delta = {facts.guarantee.delta:g}. Told as an epsilon, which may fail with a chance of delta = "
-            f"{delta:g}, that is epsilon = {number(strong)}. Say, somebody holds it for a coin toss (50%) whether "
-            f"{unit} is in the data. When they have seen everything that is published, for ever, they can at most be "
+            f"Protected is {unit}. All that {_publisher(facts)} publishes, together, is bounded by rho = "
+            f"{facts.guarantee.rho:g} and delta = {facts.guarantee.delta:g}. Told as an epsilon, which may fail with "
+            f"a chance of delta = {delta:g}, that is epsilon = {number(strong)}. Say, somebody holds it for a coin "
+            f"toss (50%) whether {unit} is in the data. When they have seen all of it, they can at most be "
             f"{sure(belief(strong))} sure, apart from a chance of {chance(delta)}. At 50% nothing would have been "
             "learned; near 100% nothing would be protected.",
             strong=True,
         ),
+        *([Paragraph(_of_one_process(facts), strong=True)] if facts.keeping.forgets else []),
         Paragraph(_person(facts)),
         Paragraph(_count(questions)),
         _losses(facts),
@@ -134,10 +136,24 @@ def _person(facts: DeploymentFacts) -> str:
     text = f"What one person can lose: {who} loses {lost(one_day)} in a day, and {lost(one_year)} in a year (delta = "
     text += f"{facts.deltas[1]:g})."
     if one_year.cap is None:
-        return f"{text} Nothing caps that, because the guarantee is about records and not about people."
+        text += " No budget caps that, because the guarantee is about records and not about people"
+        if facts.plan.windows is None:
+            return f"{text}."
+        return f"{text}; the schedule ends it, after {many(facts.plan.windows, 'window')}."
     if one_year.cap[1] <= one_year.epsilons[1]:
-        return f"{text} There the guarantee stops it, for ever."
-    return f"{text} The guarantee stops it at epsilon {number(one_year.cap[1])}, for ever."
+        return f"{text} There the guarantee stops it, {facts.keeping.lasts}."
+    return f"{text} The guarantee stops it at epsilon {number(one_year.cap[1])}, {facts.keeping.lasts}."
+
+
+def _publisher(facts: DeploymentFacts) -> str:
+    return "one process" if facts.keeping.forgets else "the program ever"
+
+
+def _of_one_process(facts: DeploymentFacts) -> str:
+    return (
+        "The ledger is in memory. What was spent is known in this process only: whoever starts the program again, or "
+        "twice, spends the whole budget once more on the same records, and the losses add up without a limit."
+    )
 
 
 def lost(line: LossLine) -> str:
@@ -169,7 +185,7 @@ def _losses(facts: DeploymentFacts) -> Drawing:
         values,
         f"Bars of epsilon at delta {delta:g}, on a scale of powers of ten. {told}.",
         f"What is lost at most, as epsilon at delta = {delta:g}. A day and a year are those of {_who(facts)}. The "
-        "shaded part up to 1 is what is commonly held for strong.",
+        f"shaded part up to {STRONG.most:g} is {STRONG.word}.",
     )
 
 
@@ -215,13 +231,18 @@ def released(facts: DeploymentFacts) -> DocumentSection:
             (
                 f"A window covers {_one(length)}, and one opens every {slide}, from {first} on: "
                 f"{facts.plan.windows_per_day:g} a day. {overlap}{last}",
-                "Every window of that public schedule is answered, an empty one too: with numbers, or with a refusal "
-                "and its reason. A refusal is decided by noisy numbers and public facts alone, so it tells no more "
-                "than numbers would. A published line is never changed or drawn again.",
+                f"Every window of that public schedule is answered, {_until(facts)}an empty one too: with numbers, or "
+                "with a refusal and its reason. A refusal is decided by noisy numbers and public facts alone, and what "
+                "it tells is within the guarantee. "
+                + (
+                    "A second process draws every window anew, for another loss."
+                    if facts.keeping.forgets
+                    else "A published line is never changed or drawn again."
+                ),
                 *_keys(facts),
                 "A line holds besides: the window's times, what it cost, the guarantee, what was spent, the "
-                "deviation of the noise (`sigma`) and an interval made from it (`interval`), and noisy numbers of "
-                "records where the kind has them.",
+                "deviation of the noise (`sigma`) and an interval (`interval`) where they are known, and noisy numbers "
+                "of records where the kind has them.",
             )
         ),
         Paragraph(_recipients(facts)),
@@ -270,10 +291,15 @@ def _keys(facts: DeploymentFacts) -> Iterator[str]:
 def _recipients(facts: DeploymentFacts) -> str:
     sink = facts.config.sink
     where = "to standard output, or to the program that calls it" if sink is None else f"to {code(mask(sink.url))}"
+    service = facts.config.service
+    if service is not None and service.page:
+        where += ", and to whoever opens the page of the service"
+    if service is not None and service.values:
+        where += ", and to its metrics"
     return (
         f"To whom: releases go {where}. Who may read them there is not in the configuration, so this report assumes "
-        "the worst case: everybody, for ever, with any other knowledge. Whoever runs the program sees the raw records "
-        "and is trusted (the central model)."
+        "the worst case: everybody, now and later, with any other knowledge. Whoever runs the program sees the raw "
+        "records and is trusted (the central model)."
     )
 
 
@@ -287,13 +313,13 @@ def protected(facts: DeploymentFacts) -> DocumentSection:
         Paragraph(f"The unit of privacy is {code(facts.unit)}: {unit}. {text.format(user=code(stream.user))}"),
         Paragraph(
             "The guarantee compares neighbors: two versions of the whole stream that are the same but for one unit, "
-            "which is in one version and not in the other. It says that everything that is published, values and "
-            "refusals together, is nearly as likely in one version as in the other. It is a promise about what is "
+            "which is in one version and not in the other. It bounds how much likelier anything that is published, "
+            "values and refusals together, can be in one version than in the other. It is a promise about what is "
             "published, whatever else somebody knows, and whatever computers they have."
         ),
         Paragraph(
             "That is about being there or not. Between two values of somebody who is known to be there lie two such "
-            "steps, one out and one in: rho is four times as large for them at most."
+            f"steps, one out and one in: {_two_steps(facts)}."
         ),
     ]
     if facts.unit == "user":
@@ -303,7 +329,8 @@ def protected(facts: DeploymentFacts) -> DocumentSection:
             Paragraph(
                 f"In each window a user counts as one point: {how} of that user"
                 + (", or the cut sum of them where an answer says `per_user` = 'sum'." if own else ".")
-                + " So the number of records that somebody sends makes no difference to what they can lose."
+                + " So the number of records that somebody sends makes no difference to what they can lose by what is "
+                f"published{'; alarms, which are not published, count records' if facts.is_live else ''}."
             )
         )
     if facts.job.has_keys:
@@ -315,8 +342,9 @@ def protected(facts: DeploymentFacts) -> DocumentSection:
 def _key_promise(facts: DeploymentFacts) -> str:
     job, stream = facts.job, facts.config.stream
     if facts.unit == "event":
+        free = "nothing" if job.finder is None else "nothing but its part in the search for keys"
         return (
-            "A record lies under one key, so keys cost a record nothing. A person with records under several keys is "
+            f"A record lies under one key, so keys cost a record {free}. A person with records under several keys is "
             "in several streams at once, and their losses add up."
         )
     if job.keys_chosen is not None:
@@ -353,17 +381,15 @@ def guarantee(facts: DeploymentFacts) -> DocumentSection:
     )
     blocks: list[Block] = [
         Paragraph(
-            f"({cap.rho:g}, {cap.delta:g})-zCDP for ever: rho = {cap.rho:g} and delta = {cap.delta:g} of "
-            f"zero-concentrated differential privacy, for {unit}, added or removed. It holds through crashes and "
-            "restarts, because every window is charged to a ledger on disk before its noise is drawn, and is refused "
-            "when there is no room.",
+            f"({cap.rho:g}, {cap.delta:g})-zCDP {facts.keeping.lasts}: rho = {cap.rho:g} and delta = {cap.delta:g} of "
+            f"zero-concentrated differential privacy, for {unit}, added or removed. {_how_it_holds(facts)}",
             strong=True,
         ),
         Bullets(
             (
                 "Rho is the measure in which the program adds up losses: two releases of rho = 0.1 are one of 0.2. "
                 "The larger, the weaker the protection.",
-                "Epsilon is the measure that laws and papers know best. It says how far the odds can move: whatever "
+                "Epsilon is the measure that most papers tell. It says how far the odds can move: whatever "
                 "somebody believed about one unit, the odds for it change by a factor of e to the power of epsilon "
                 "at most. At epsilon = 1 that is 2.7, at 3 it is 20, at 10 it is 22,000.",
                 "Delta is the chance that even this fails. One rho stands for many pairs of epsilon and delta, and "
@@ -409,6 +435,37 @@ def _further_caps(facts: DeploymentFacts) -> Iterator[Block]:
         )
 
 
+def _how_it_holds(facts: DeploymentFacts) -> str:
+    charged = f"every window is charged to {facts.keeping.place} before its noise is drawn, and {_without_room(facts)}"
+    if facts.keeping.forgets:
+        return (
+            f"In this process {charged}. It does not hold through a restart: another process has a budget of its own."
+        )
+    return f"It holds through crashes and restarts, because {charged}."
+
+
+def _without_room(facts: DeploymentFacts) -> str:
+    if facts.job.spending.omits:
+        return "whoever has no room left is left out of it"
+    return f"{'the run ends' if facts.job.spending.stops else 'it is refused'} when there is no room"
+
+
+def _until(facts: DeploymentFacts) -> str:
+    return "until the budget is used up and the run ends, " if facts.job.spending.stops else ""
+
+
+def _two_steps(facts: DeploymentFacts) -> str:
+    if facts.guarantee.delta == 0:
+        return "rho is four times as large for them at most"
+    return "for them (epsilon, delta) becomes at most (2 epsilon, (1 + e to the power of epsilon) delta)"
+
+
+def _of_several(facts: DeploymentFacts) -> str:
+    if facts.plan.loss.delta == 0:
+        return "loses up to k times k the rho of one: with 10 in every window, up to 100 times the rho of the table"
+    return "loses more than the table says, and how much more has no simple rule where delta is not 0"
+
+
 def losses(facts: DeploymentFacts) -> DocumentSection:
     """What one person loses in a window, a day, a year and for ever."""
     at = tuple(f"epsilon at delta {delta:g}" for delta in facts.deltas)
@@ -426,8 +483,8 @@ def losses(facts: DeploymentFacts) -> DocumentSection:
     if facts.unit == "event":
         blocks.append(
             Paragraph(
-                "A person with k records in one window loses k times k the rho of one: with 10 records in every "
-                "window, 100 times the rho of the table. If your records are about people, choose the unit `user`."
+                f"A person with k records in one window {_of_several(facts)}. If your records are about people, "
+                "choose the unit `user`."
             )
         )
     elif lasting is not None:
@@ -454,115 +511,3 @@ def _row(line: LossLine) -> tuple[str, ...]:
 
 def _afterwards(facts: DeploymentFacts) -> str:
     return "the run ends" if facts.job.spending.stops else "windows are refused"
-
-
-# -- mechanisms, noise -------------------------------------------------------------------------------------------------
-
-
-def mechanisms(facts: DeploymentFacts) -> DocumentSection:
-    blocks: list[Block] = []
-    for options, part in plans_of(facts):
-        found = description_of(options)
-        about = f"How {name_of(options)} is computed"
-        if found is None:
-            text = (type(options).__doc__ or "").strip().partition("\n")[0]
-            rows = [
-                ("kind", kind_of(options, part)),
-                ("declared by", code(type(options).__module__)),
-                ("mechanism", text or "not described"),
-                (
-                    "sources and proofs",
-                    "none are known here: that package must give them, and the guarantee rests on them",
-                ),
-            ]
-        else:
-            more = variations_of(options)
-            sources = dict.fromkeys([*found.sources, *(each for one in more for each in one.sources)])
-            rows = [
-                ("kind", kind_of(options, part)),
-                ("mechanism", " ".join([found.mechanism, *(one.sentence for one in more)])),
-                ("cost of a window", str(part.loss)),
-                *((("stops early at", f"{part.stopped}: a window that its noisy size shows to be too small"),)
-                  if part.stopped is not None else ()),
-                ("sources", "; ".join(sources)),
-                ("in docs/design", places(found, more)),
-            ]  # fmt: skip
-        blocks.append(FactTable(about, ("what", "answer"), tuple(rows)))
-    blocks.append(
-        FactTable(
-            "What the accounting rests on",
-            ("part", "what it says here", "sources"),
-            tuple((each.name, each.sentence, "; ".join(each.sources)) for each in topics(facts)),
-        )
-    )
-    return DocumentSection("mechanisms", "Mechanisms and their sources", tuple(blocks))
-
-
-def places(found: Any, more: Any = ()) -> str:
-    """Cite the sections of docs/design about something."""
-    parts = []
-    for name, singular in (("specification", "specification"), ("proofs", "proof"), ("errata", "erratum")):
-        listed = list(dict.fromkeys(each for one in (found, *more) for each in getattr(one, name, ())))
-        if listed:
-            parts.append(f"{singular if len(listed) == 1 or name == 'specification' else name} {', '.join(listed)}")
-    return "; ".join(parts)
-
-
-def noise(facts: DeploymentFacts) -> DocumentSection:
-    points = points_of(facts.unit)
-    rows, biases = [], []
-    for options, part in plans_of(facts):
-        size = options.size_hint
-        for quantity, sigma in part.sigma.items():
-            told = "told in each release; only the data show it" if math.isnan(sigma) else number(sigma)
-            rows.append((name_of(options), code(quantity), told, f"{size or USUAL_SIZE:,} {points}"))
-        found = description_of(options)
-        text = "not described by the package that declares it" if found is None else found.bias
-        biases.append((name_of(options), _chance(part, points), _empty(part, points), text))
-    blocks: list[Block] = [
-        FactTable("Noise: standard deviations", ("answer", "of", "deviation", "in a window of"), tuple(rows)),
-        Paragraph(
-            "In 95 of 100 windows the noise is smaller than two deviations, in 997 of 1,000 smaller than three. Each "
-            "release tells its own deviation where the kind has one. Where one record's share is large, as in small "
-            "windows and small groups, the noise is large in proportion."
-        ),
-        FactTable(
-            "Refusals and bias",
-            ("answer", "how often a window has numbers", f"a window without {points}", "errors besides the noise"),
-            tuple(biases),
-        ),
-    ]
-    noted = message_note(facts.config, facts.job)
-    said = [
-        f"{name_of(options)}: {note}" for options, part in plans_of(facts) for note in part.notes if note not in noted
-    ]
-    said += facts.plan.notes if facts.plan.answers else []
-    if said:
-        blocks += [Paragraph("What the plan says besides:"), Bullets(tuple(said))]
-    if facts.plan.warnings:
-        blocks += [Paragraph("What the plan warns of:"), Bullets(tuple(facts.plan.warnings))]
-    return DocumentSection("noise", "Noise and bias", tuple(blocks))
-
-
-def _chance(part: StreamPlan, points: str) -> str:
-    at = f"a window of {part.size_hint:,} {points}" if part.size_hint else "a window"
-    smallest = ""
-    if part.smallest_size is not None and part.smallest_size > 1:
-        smallest = f"; from {part.smallest_size:,} {points} on 99% have"
-    if part.chance:
-        return f"{at} releases {part.chance}{smallest}"
-    if part.probability is None:
-        return f"not known without `size_hint`{smallest}"
-    if part.probability == 1 and part.false_release is None:
-        return "every window has, as long as the budget lasts"
-    return f"{at} has with probability {percent(part.probability)}{smallest}"
-
-
-def _empty(part: StreamPlan, points: str) -> str:
-    if part.false_release is None:
-        return "has noisy numbers like any other"
-    return (
-        "never has numbers"
-        if part.false_release == 0
-        else f"has numbers with probability {part.false_release:.1e} at most"
-    )

@@ -16,7 +16,8 @@ from .document import HazardAnswer, code, spell
 from .facts import DeploymentFacts
 from .hazards import hazards
 from .markdown import escaped, plain
-from .promise import UNITS, lost, name_of, number, places, plans_of, what_of
+from .mechanisms import places
+from .promise import UNITS, lost, name_of, number, plans_of, what_of
 from .topics import topics
 
 Record = dict[str, Any]
@@ -134,7 +135,8 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     yield "deployment.dp_variant.data_domain", f"Records of a stream, each with an event time and: {read}."
     yield (
         "deployment.dp_variant.unprotected_quantities",
-        "None in the releases. Public are the configuration, the schedule, the names of keys, levels and features.",
+        "None in the releases. Public are the configuration, the schedule, the names of declared keys, levels and "
+        "features." + (" Alarms of the service, for operators, cost besides: see what is not covered." * facts.is_live),
     )
     yield "deployment.privacy_loss.privacy_unit", unit[0]
     yield (
@@ -150,15 +152,16 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     year = facts.line("a year")
     yield (
         "deployment.privacy_loss.privacy_parameters_details",
-        f"The cap for ever is ({facts.guarantee.rho:g}, {facts.guarantee.delta:g})-zCDP: epsilon {listed} (delta). "
-        f"One window costs {plan.loss}. {_capital(year.situation)}: {lost(year)} (delta = {facts.deltas[1]:g}).",
+        f"The cap, {facts.keeping.lasts}, is ({facts.guarantee.rho:g}, {facts.guarantee.delta:g})-zCDP: epsilon "
+        f"{listed} (delta). One window costs {plan.loss}. {_capital(year.situation)}: {lost(year)} (delta = "
+        f"{facts.deltas[1]:g}).",
     )
     yield "deployment.deployment_model.model_name", "Central"
     trust = findings["The trust assumptions of the threat model must hold in the real world"]
     yield "deployment.deployment_model.actors", trust.text
     yield "deployment.deployment_model.release_type", "Many releases"
     many = findings["Many analyses of the same data add up to one privacy budget"]
-    yield "deployment.deployment_model.release_type_details", f"{many.text} The budget is never reset."
+    yield "deployment.deployment_model.release_type_details", f"{many.text} {_resets(facts)}"
     is_file = job.clock == "eof"
     yield "deployment.deployment_model.data_source_type", "Static" if is_file else "Dynamic"
     yield "deployment.deployment_model.access_type", "Non-interactive"
@@ -179,6 +182,10 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
         "deployment.implementation.mechanisms",
         f"{' '.join(parts)} Library: {versions}; specification {code(job.terms.specification_hash)}. {side}",
     )
+
+
+def _resets(facts: DeploymentFacts) -> str:
+    return "Every process begins with a whole budget." if facts.keeping.forgets else "The budget is never reset."
 
 
 def _capital(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import promise, running
+from . import mechanisms, promise, running
 from .document import DeploymentReport, HazardAnswer
 from .facts import DeploymentFacts, day
 from .hazards import hazards
@@ -36,14 +36,14 @@ def report_of(facts: DeploymentFacts) -> DeploymentReport:
             promise.protected(facts),
             promise.guarantee(facts),
             promise.losses(facts),
-            promise.mechanisms(facts),
-            promise.noise(facts),
+            mechanisms.mechanisms(facts),
+            mechanisms.noise(facts),
             running.parameters(facts),
             running.spending(facts),
             questions,
             running.not_covered(facts),
             running.versions(facts),
             running.proofs(facts),
-            running.words(),
+            running.words(facts),
         ),
     )

@@ -17,7 +17,8 @@ from ..reporting.budget import FilterReport
 from ..runtime.words import duration, many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, Paragraph, code
 from .facts import DeploymentFacts, LedgerStream, day
-from .promise import name_of, number, places, plans_of
+from .mechanisms import places
+from .promise import name_of, number, plans_of
 from .topics import topics
 
 _LONGEST = 160
@@ -161,9 +162,9 @@ def spending(facts: DeploymentFacts) -> DocumentSection:
     ledger = facts.ledger
     blocks: list[Block] = [
         Paragraph(
-            f"From the ledger {code(ledger.location)}, read while it may be in use. It holds public figures only: what "
-            "windows cost, and what was published. How many records or users there were is not in this report. What "
-            "was spent is no guarantee, since it goes on; the guarantee is."
+            f"From the ledger {code(ledger.location)}, read while it may be in use. Shown are public figures only: "
+            "what windows cost, and what was published. How many records or users there were is not in this report. "
+            "What was spent is no guarantee, since it goes on; the guarantee is."
         )
     ]
     wrong = [each.terms.stream for each in ledger.streams if not each.agrees]
@@ -284,16 +285,19 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
         "Ana's room as well. It would be learned without her records just the same.",
         "Whoever runs the program. They see the raw records: the machine, its copies, the source and the dead "
         "letters must be protected by other means.",
-        "Groups. What is promised for one is weaker for several together: five people together can lose 25 times the "
-        "rho of one.",
-        "What else is published about the same people: other streams under other names, reports from the raw data, "
+        "Groups. What is promised for one is weaker for several together"
+        + (": five together can lose 25 times the rho of one." if facts.guarantee.delta == 0 else ", and fast so."),
+        f"What else is published about the same people: other streams{_outside(facts)}, reports from the raw data, "
         "exact numbers. Losses add up, and no ledger here knows of them.",
         "Time, memory, power and caches. Drawing larger noise and counting more records takes longer. Whoever can "
         "measure the process may learn from that.",
         "Settings that were chosen by looking at the data.",
         "What is for operators: the summary of a run, rejections and dead letters hold exact numbers and positions "
         "of records. Do not publish them.",
-        "An older copy of the ledger that is put back. It has forgotten what was spent.",
+        "Another process. The ledger is in memory, and every process begins with a whole budget."
+        if facts.keeping.forgets
+        else "An older copy of the ledger that is put back. It has forgotten what was spent.",
+        "The random generator of the system. Noise hides what it hides from those who cannot predict that.",
         "Records whose senders lie about users or times. A person with two names has two budgets."
         if facts.unit == "user"
         else "Records whose senders lie about times.",
@@ -302,16 +306,15 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
         items.insert(0, "Persons. The unit is a record: whoever has many is not protected as a whole.")
     if config.service is not None and config.service.counters:
         items.append("Metrics of the service: `service.counters` is on, so that they hold exact numbers of records.")
-    if config.service is not None:
+    if facts.is_live:
         items.append(
-            "Alarms of the service (late or unusable records). They are for operators, noisy, and cost besides the "
-            "budget: each adds up to epsilon 0.5 for whoever sees it. PRIVACY.md lists them."
+            "Alarms (late or unusable records), on `/ready`, in the log and in the metrics. They are for operators, "
+            "noisy, and cost besides the budget: each alarm up to epsilon 0.5 for every record that it counts, in "
+            "every process that reads it, so that somebody with k such records can lose k times that, whatever the "
+            "unit. PRIVACY.md lists them."
         )
     if any(options.kind == "total" for options in config.releases):
-        items.append(
-            "The ledger holds the exact running totals of the current epoch, in a table of its own: protect its "
-            "copies too."
-        )
+        items.append("The ledger holds the exact running totals of the current epoch: protect it, and its copies too.")
     if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in config.releases):
         items.append("Covariances of shards are averaged, rooted and multiplied in floating point.")
     if any(options.kind in ("centers", "mixtures") and method_of(options) != "tree" for options in config.releases):
@@ -326,15 +329,21 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
 # -- versions, proofs, words -------------------------------------------------------------------------------------------
 
 
+def _outside(facts: DeploymentFacts) -> str:
+    group = facts.config.budget.group
+    return " under other names" if group is None else f" outside of the group {code(group)}"
+
+
 def versions(facts: DeploymentFacts) -> DocumentSection:
     terms = facts.job.terms
+    bound = "" if facts.keeping.forgets else " A ledger is bound to it: a run with another one is refused."
     rows = [(name, code(version)) for name, version in facts.versions]
     rows += [("stream", code(terms.stream)), ("SHA-256 of the specification", code(terms.specification_hash))]
     blocks: list[Block] = [
         FactTable("Program and specification", ("what", "value"), tuple(rows)),
         Paragraph(
-            "The specification is every setting that shapes a release and is not at its default. A ledger is bound to "
-            "it: a run with another one is refused. Here it is, as the hash is computed from it:"
+            f"The specification is every setting that shapes a release and is not at its default.{bound} Here it is, "
+            "as the hash is computed from it:"
         ),
         Paragraph(code(terms.specification)),
     ]
@@ -382,9 +391,10 @@ def proofs(facts: DeploymentFacts) -> DocumentSection:
     return DocumentSection("proofs", "Proofs, by section", tuple(blocks))
 
 
-def words() -> DocumentSection:
+def words(facts: DeploymentFacts) -> DocumentSection:
+    lasts, place = facts.keeping.lasts, facts.keeping.place
     rows = (
-        ("guarantee", "The cap that holds for ever, whatever is asked: the promise to the people in the data."),
+        ("guarantee", f"The cap that holds {lasts}, whatever is asked: the promise to the people in the data."),
         ("unit of privacy", "What is protected as a whole: a record, a user, or at most one record in each window."),
         ("neighbors", "Two versions of the data that are the same but for one unit, which one of them has."),
         ("epsilon", "How far the odds can move, at most: by a factor of e to the power of epsilon."),
@@ -392,11 +402,12 @@ def words() -> DocumentSection:
         ("rho", "The measure in which losses are added up here; (rho, delta)-zCDP. Epsilon and delta follow from it."),
         ("window", "A stretch of time that is answered at once."),
         ("release", "What is published about a window: numbers, or a refusal with its reason."),
-        ("sigma", "The standard deviation of the noise: two of them hold it in 95 of 100 cases."),
-        ("ledger", "The file or database that counts what was spent, before anything is published."),
+        ("sigma", "The standard deviation of the noise: two of them hold Gaussian noise in 95 of 100 cases."),
+        ("ledger", f"What counts the losses before anything is published: here {place}."),
         (
             "refusal",
-            "A window without numbers, because of noisy counts or an empty budget; never because of one record.",
+            "A window without numbers, because of noisy counts or an empty budget. One record more or less changes how "
+            "likely that is by no more than the guarantee says.",
         ),
         ("bias", "An error that is not noise: it does not vanish by averaging many windows."),
     )

@@ -82,9 +82,10 @@ def topics(facts: DeploymentFacts) -> Iterator[ProvenTopic]:
         ("1.4",),
         ("2.2",),
     )
-    yield ProvenTopic(
-        "crashes", "A window that was drawn before a crash is drawn once more at most.", (OURS,), ("8.4",), ("2.9",)
-    )
+    if not facts.keeping.forgets:
+        yield ProvenTopic(
+            "crashes", "A window that was drawn before a crash is drawn once more at most.", (OURS,), ("8.4",), ("2.9",)
+        )
     if facts.ledger is not None:
         yield ProvenTopic("odometer", "How large the loss so far can be.", (RRUV16, WRRW23), ("8.2",), ("2.6",))
     if any(isinstance(answer.mechanism, GatedMechanism) for answer in job.answers):

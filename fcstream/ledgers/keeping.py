@@ -36,4 +36,6 @@ def keeping_of(url: str | None) -> Keeping:
         return Keeping("for ever", "a ledger on disk")
     if url is not None and is_shared(url):
         return Keeping("for ever", "a ledger in a database")
-    return Keeping("for ever", "the ledger that the program hands over" if url is None else "a ledger of another package")
+    return Keeping(
+        "for ever", "the ledger that the program hands over" if url is None else "a ledger of another package"
+    )

@@ -496,8 +496,9 @@ def _stream_warnings(config: Config, job: Job, planned: bool = True) -> list[str
         )
     if keeping_of_config(config).forgets:
         warnings.append(
-            "`ledger.url` = 'memory:' knows what was spent in this process only: the next one spends the whole budget on "
-            "the same records again, and nothing adds that up; name a ledger that is kept, such as 'sqlite:ledger.db'"
+            "`ledger.url` = 'memory:' knows what was spent in this process only: the next one spends the whole "
+            "budget on the same records again, and nothing adds that up; name a ledger that is kept, such as "
+            "'sqlite:ledger.db'"
         )
     if exhaustion := exhaustion_warning(job, planned):
         warnings.append(exhaustion)

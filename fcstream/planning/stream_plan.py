@@ -17,7 +17,17 @@ _OF_AN_ANSWER = ("kind", "method", "size_hint", "probability", "sigma", "smalles
 """Keys of a plan's JSON that only a plan of one answer has."""
 _OF_A_STREAM = frozenset(
     (
-        *("stream", "unit", "per_record", "guarantee", "key_share", "lasts", "windows_per_day", "windows", "epsilon_delta"),
+        *(
+            "stream",
+            "unit",
+            "per_record",
+            "guarantee",
+            "key_share",
+            "lasts",
+            "windows_per_day",
+            "windows",
+            "epsilon_delta",
+        ),
         *("epsilon_guarantee", "epsilon_day", "epsilon_year", "lasting_windows", "savings", "saved_rho"),
         *("saved_sigma", "total", "total_key_share", "keys", "keys_per_user", "search", "warnings"),
     )

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..accounting.losses import DPLoss
+from ..accounting.strength import STRONG
 from ..reporting.budget import Report, amount
 from .base import blank_figure
 from .budget import spent_over_time
@@ -50,7 +51,7 @@ _STYLE: dict[str, Any] = {
     "ytick.labelcolor": _INK,
 }
 _WIDTH = 6.0  # inches: letters stay readable where the page is as narrow as a phone
-_STRONG = 1.0
+_STRONG = STRONG.most
 _MOST = 1e6  # of an epsilon in a picture
 
 

@@ -54,7 +54,7 @@ INSIDE = {
         "vectors",
         "__init__",
     ],
-    "accounting": ["filters", "__init__", "losses", "arguments"],
+    "accounting": ["filters", "__init__", "losses", "arguments", "strength"],
     "arrays": [
         "estimators",
         "trees",
@@ -169,6 +169,7 @@ INSIDE = {
         "markdown",
         "hazards",
         "running",
+        "mechanisms",
         "promise",
         "topics",
         "facts",

@@ -181,7 +181,7 @@ def test_users_cannot_lose_more_than_the_cap():
     assert year.epsilons[1] > facts.epsilon == year.bounds[1]
     assert day.bounds[1] == min(day.epsilons[1], facts.epsilon)
     words = all_words(report_of(facts))
-    assert "There the guarantee stops it, for ever" in words
+    assert "There the guarantee stops it, in this process only" in words
 
 
 @pytest.mark.parametrize(("per_user", "times"), [(None, 2), (1, 1)])
