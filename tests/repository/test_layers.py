@@ -246,6 +246,7 @@ INSIDE = {
         "history",
         "hash_chain",
         "memory",
+        "keeping",
         "base",
         "rollback_guard",
         "user_budgets",

@@ -48,6 +48,7 @@ SERVER = {"ledger": {"url": "postgresql://db/x"}}
 FILES = {"clock": "eof", "end": "2026-01-02T00:00:00Z"}
 STOP, REFUSE = {"budget": {**EXACT, "exhausted": "stop"}}, {"budget": {"exhausted": "refuse"}}
 PLAIN = sample()["release"]
+MEDIAN = {"kind": "quantiles", "quantiles": [0.5], "feature": "a"}
 MUCH = {**EXACT, "rho": 100.0}
 LITTLE = {"budget": {**EXACT, "rho": 0.02}, "release": {**COUNT, "rho": 0.001}}
 PAGE = {"service": {"listen": "127.0.0.1:1", "page": True}}
@@ -80,7 +81,7 @@ FACTS = [
     ("five together can lose 25 times", USERS, {"budget": {"delta": 1e-6}}),
     ("catastrophic failure.", USERS, {"budget": {"delta": 1e-6}}),
     ("loses more than the table says", {}, EVENTS),
-    ("k times k the rho of one", EVENTS, {"release": PLAIN}),
+    ("k times k the rho of one", EVENTS, {"release": PLAIN, "budget": {"rho": 4.0, "delta": 1e-6}}),
     ("the schedule ends it, after", EVENTS, {"window": LIVE}),
     ("Alarms (late or unusable records)", EVENTS | {"window": LIVE}, {"window": FILES}),
     ("alarms, which are not published, count records", USERS | {"window": LIVE}, {"window": FILES}),
@@ -95,7 +96,7 @@ FACTS = [
     ("That is strong", STREAM | LITTLE, {"budget": {"rho": 1.0}}),
     ("protects weakly", STREAM | {"budget": MUCH}, {"budget": {"rho": 1.0}}),
     ("and to whoever opens the page", STREAM | PAGE, {"service": {"page": False}}),
-    ("numbers may be negative, and carry `sigma`", STREAM, {"release": {"kind": "quantiles", "quantiles": [0.5], "feature": "a"}}),
+    ("numbers may be negative, and carry `sigma`", STREAM, {"release": MEDIAN}),
 ]  # fmt: skip
 
 
