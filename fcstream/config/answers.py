@@ -52,7 +52,14 @@ def naming(options: Options, releases: Sequence[Options]) -> Iterator[None]:
             raise
         own = f"release[{options.name or releases.index(options)}]"
         key = own + error.key.removeprefix("release") if error.key.startswith("release") else error.key
-        raise type(error)(error.message.replace("`release.", f"`{own}."), key) from None
+        raise type(error)(named(error.message, options, releases), key) from None
+
+
+def named(text: str, options: Options, releases: Sequence[Options]) -> str:
+    """Return a text about an answer with the keys of that answer, as errors name them where there are several."""
+    if len(releases) == 1:
+        return text
+    return text.replace("`release.", f"`release[{options.name or releases.index(options)}].")
 
 
 def _check_names(releases: Sequence[Options]) -> None:

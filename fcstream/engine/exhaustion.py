@@ -153,9 +153,18 @@ def exhaustion_warning(job: Job, planned: bool = True) -> str | None:
         first = schedule.first_open(time.time_ns() // 1_000_000 - job.backlog_ms)
         at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
     whose = "the stream's budget" if job.terms.unit == "stream" else "the budget of a user present in every window"
-    whose, key = ("the total", "total_rho") if is_total else (whose, "rho")
+    whose = "the total" if is_total else whose
     what = f"{whose} lasts {windows}: {_consequence(job, at)}"
-    return f"{what}; raise `budget.{key}`, lower `release.rho`, or use longer windows"
+    part = _first_part(job, job.terms.total if is_total and job.terms.total is not None else job.terms.capacity)
+    less = f"`release.{part}`" if len(job.answers) == 1 else f"`{part}` of its answers"
+    return f"{what}; raise `budget.{'total_' if is_total else ''}{part}`, lower {less}, or use longer windows"
+
+
+def _first_part(job: Job, capacity: PrivacyLoss) -> str:
+    """Return which part of a budget is used up first, rho or delta."""
+    alone = [PrivacyLoss(capacity.rho_nano, 10**30), PrivacyLoss(10**30, capacity.delta_femto)]
+    by_rho, by_delta = (budget_windows(job, each) for each in alone)
+    return "delta" if by_delta < by_rho else "rho"
 
 
 def _consequence(job: Job, at: str) -> str:

@@ -14,7 +14,8 @@ import msgspec
 from ..accounting.arguments import chance
 from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from ..config import Config, Job, SparkSection
-from ..config.answers import naming
+from ..config.answers import named, naming
+from ..config.sections import BudgetSection
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
 from ..formats.bounds import LONGEST_MESSAGE, most_rows
@@ -30,7 +31,7 @@ from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
 from ..releases.registry import method_of
 from ..runtime.words import many
-from .stream_plan import USUAL_SIZE, KeySearch, StreamPlan, points_of
+from .stream_plan import USUAL_SIZE, KeySearch, StreamPlan, points_of, short
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
@@ -63,11 +64,14 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
     ------
     Specification 1.2, 12.1; proof 1.8; forecasts of the mechanisms.
     """
-    if len(config.releases) > 1:
-        return _plan_of_all(config, delta)
+    return _plan_of_all(config, delta) if len(config.releases) > 1 else _plan_of_one(config, delta, config)
+
+
+def _plan_of_one(config: Config, delta: float | None, whole: Config) -> StreamPlan:
+    """Forecast one answer, which may be one of several of the `whole` stream."""
     job, (options,) = config.job, config.releases
     hint, mechanism = options.size_hint, job.answers[0].mechanism
-    forecast, notes = _usable_forecast(config, job, hint), _notes(job, hint)
+    forecast, notes = _usable_forecast(config, job, hint, whole), _notes(job, hint)
     smallest = _smallest_size(mechanism)
     is_told = not notes.chance and (hint is not None or smallest == 1)
     return StreamPlan(
@@ -91,7 +95,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         group=config.budget.group,
         stopped=notes.stopped,
         false_release=mechanism.false_release,
-        warnings=_answer_warnings(config, job, forecast.probability, notes)
+        warnings=_answer_warnings(config, job, forecast.probability, notes, whole)
         + _stream_warnings(config, job)
         + _limit_warnings(config, job)
         + _pair_advice(job, notes, hint),
@@ -106,11 +110,11 @@ def _plan_of_all(config: Config, delta: float | None) -> StreamPlan:
     job, parts = config.job, []
     for options, alone in _alone(config):
         with naming(options, config.releases):
-            parts.append(plan(alone, delta))
+            parts.append(_plan_of_one(alone, delta, config))
     general = set(_stream_warnings(config, job))
     warnings = [
-        f"answer {part.name!r}: {text}"
-        for part, (_, alone) in zip(parts, _alone(config), strict=True)
+        f"answer {part.name!r}: {named(text, options, config.releases)}"
+        for part, (options, alone) in zip(parts, _alone(config), strict=True)
         for text in part.warnings
         if text not in _stream_warnings(alone, alone.job)
     ]
@@ -343,19 +347,23 @@ def quick_warnings(config: Config) -> list[str]:
     found = []
     for options, alone in _alone(config):
         with naming(options, config.releases):
-            forecast = _usable_forecast(alone, alone.job, options.size_hint)
-            texts = _answer_warnings(alone, alone.job, forecast.probability, _notes(alone.job, options.size_hint))
+            forecast, notes = (
+                _usable_forecast(alone, alone.job, options.size_hint, config),
+                _notes(alone.job, options.size_hint),
+            )
+            texts = _answer_warnings(alone, alone.job, forecast.probability, notes, config)
+        texts = [named(text, options, config.releases) for text in texts]
         found += texts if len(config.releases) == 1 else [f"answer {options.name!r}: {text}" for text in texts]
     return found + _stream_warnings(config, config.job, planned=False)
 
 
-def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
+def _usable_forecast(config: Config, job: Job, hint: int | None, whole: Config) -> Forecast:
     mechanism = job.answers[0].mechanism
     forecast = mechanism.forecast(hint or USUAL_SIZE)
     if hint is not None and forecast.probability < NEVER:
         raise UnusablePlan(
             f"a window of {hint} {points_of(job.terms.unit)}{_notes(job, hint).case} would release with probability "
-            f"{percent(forecast.probability)} at {mechanism.loss}: {_remedies(config, job)}",
+            f"{percent(forecast.probability)} at {mechanism.loss}: {_remedies(config, job, whole)}",
             "release",
         )
     return forecast
@@ -376,7 +384,7 @@ def _notes(job: Job, hint: int | None) -> PlanNotes:
     return replace(notes, lines=tuple(lines), warnings=tuple(warnings), case=_RECORDS.sub("user", notes.case))
 
 
-def _remedies(config: Config, job: Job) -> str:
+def _remedies(config: Config, job: Job, whole: Config) -> str:
     """List changes that would make windows of the size hint release; each is tried, and those that do not help are left
     out.
     """
@@ -387,13 +395,48 @@ def _remedies(config: Config, job: Job) -> str:
         found.append(f"use longer windows, of {smallest} {points_of(job.terms.unit)} (and set `size_hint` to that)")
     rho = next((x for x in (options.rho * f for f in _MORE_RHO) if _releases(config, rho=x)), None)
     if rho is not None:
-        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` {_in_proportion(config, job, rho)}")
+        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` {_in_proportion(whole, options, rho=rho)}")
     delta, most = options.delta_or_zero, min(_MAX_DELTA, 1e-3 / (hint or 1))
     more = next((x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= most and _releases(config, delta=x)), None)
     if more is not None:
-        found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
-    found += _without_core(config)
+        found.append(
+            f"raise `release.delta` to {more:g}, and `budget.delta` {_in_proportion(whole, options, delta=more)}"
+        )
+    found += _without_core(config) + _in_a_ball(config)
     return ", or ".join(found) or "no longer windows and no larger budget would help"
+
+
+def _in_a_ball(config: Config) -> list[str]:
+    """Name the mean in a public ball that holds the public ranges: it needs no core."""
+    (options,) = config.releases
+    if options.kind != "mean" or method_of(options) == "ball":
+        return []
+    grid = config.job.grid
+    ends = [(float(each.scaled(each.minimum)), float(each.scaled(each.maximum))) for each in grid.features]
+    if not all(math.isfinite(high - low) for low, high in ends):
+        return []
+    center = [
+        each.origin + each.scale * (low + high) / 2 for each, (low, high) in zip(grid.features, ends, strict=True)
+    ]
+    radius = math.hypot(*((high - low) / 2 for low, high in ends))
+    kept = {own.name: getattr(options, own.name) for own in msgspec.structs.fields(Options)}
+    try:
+        ball = MeanOptions(**kept, method="ball", center=center, radius=radius)
+        window = msgspec.structs.replace(config.window, max_records=None)
+        job = msgspec.structs.replace(config, release=ball, window=window).job
+    except ConfigError:  # for instance, a ball so wide that its noise cannot be drawn
+        return []
+    hint, mechanism = options.size_hint or USUAL_SIZE, job.answers[0].mechanism
+    probability = mechanism.forecast(hint).probability
+    if probability < RARELY:
+        return []
+    told = ", ".join(f"{name} {short(sigma)}" for name, sigma in mechanism.predicted_sigmas(hint, grid).items())
+    listed = ", ".join(f"{value:g}" for value in center)
+    return [
+        f"use `release.method` = 'ball' with a public ball, such as `center` = [{listed}] and `radius` = {radius:.6g}, "
+        f"which hold the public ranges: {hint} {points_of(job.terms.unit)} release with probability "
+        f"{percent(probability)}, with a noise of {told}"
+    ]
 
 
 def _without_core(config: Config) -> list[str]:
@@ -435,21 +478,31 @@ def _without_core(config: Config) -> list[str]:
     ]
 
 
-def _in_proportion(config: Config, job: Job, rho: float) -> str:
-    """Return what a budget must become with a larger rho of a release, so that it lasts for as many windows."""
+def _in_proportion(whole: Config, options: Options, **change: float) -> str:
+    """Return what a budget must become with a larger rho or delta of one of its answers, so that it lasts for as many
+    windows, which all of its answers pay for."""
+    job, (key,) = whole.job, change
     if job.terms.unit == "event":
         return "with it"
+    dear = tuple(msgspec.structs.replace(each, **change) if each == options else each for each in whole.releases)
     lasting = budget_windows(job, job.terms.capacity)
-    return f"to {config.budget.rho * rho / config.releases[0].rho:g}, to last for {many(lasting, 'window')} as now"
+    paid = msgspec.structs.replace(whole, release=dear if len(dear) > 1 else dear[0], budget=_room(whole)).job
+    first, then = ((each.window_loss.rho, each.window_loss.delta)[key == "delta"] for each in (job, paid))
+    now = float(getattr(whole.budget, key))
+    return f"to {now * then / first:.6g}, to last for {many(lasting, 'window')} as now"
+
+
+def _room(config: Config) -> BudgetSection:
+    """Return a budget that holds whatever a window may cost."""
+    return msgspec.structs.replace(config.budget, rho=1e6, delta=0.5, total_rho=None, total_delta=None, savings="none")
 
 
 def _releases(config: Config, **changes: float) -> bool:
     """Return whether windows of the size hint would release with these options, and a budget that holds them."""
-    room = msgspec.structs.replace(config.budget, rho=1e6, delta=0.5, total_rho=None, total_delta=None, savings="none")
     try:
         (options,) = config.releases
         changed = msgspec.structs.replace(options, **changes)
-        job = msgspec.structs.replace(config, release=changed, budget=room).job
+        job = msgspec.structs.replace(config, release=changed, budget=_room(config)).job
         return job.answers[0].mechanism.forecast(options.size_hint or USUAL_SIZE).probability >= RARELY
     except ConfigError:
         return False
@@ -476,12 +529,12 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     return high
 
 
-def _answer_warnings(config: Config, job: Job, probability: float, notes: PlanNotes) -> list[str]:
+def _answer_warnings(config: Config, job: Job, probability: float, notes: PlanNotes, whole: Config) -> list[str]:
     warnings, hint = [], config.releases[0].size_hint
     if hint is not None and probability < RARELY:
         warnings.append(
             f"a window of {hint} {points_of(job.terms.unit)}{notes.case} releases with probability "
-            f"{percent(probability)} only: {_remedies(config, job)}"
+            f"{percent(probability)} only: {_remedies(config, job, whole)}"
         )
     return [*warnings, *notes.warnings]
 

@@ -257,3 +257,53 @@ def test_what_is_protected_of_a_message():
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(FORMATS, "json", FORMATS["json"]._replace(isolates_elements=False))
         assert "rejects its whole 'json' message, so what is protected is the message" in notes(records="r")
+
+
+MEAN = sample()["release"] | {"name": "m", "rho": 0.045, "size_hint": 60}
+NUMBER = {"name": "n", "kind": "count", "rho": 0.005}
+OF_USERS = {
+    "stream": {"unit": "user", "user": "id"},
+    "window": {"length": "1h", "end": "2027-01-01T00:00:00Z"},
+    "budget": {"rho": 1.0, "delta": 1e-6},
+}
+
+
+def test_advice_counts_all_answers_and_names_the_keys_that_the_error_names():
+    """It told the windows, and the budget, of one answer alone, beside a line that counted both."""
+    config = Config.from_mapping(sample(**OF_USERS) | {"release": [MEAN, NUMBER]})
+    with pytest.raises(UnusablePlan) as refused:
+        plan(config)
+    text = str(refused.value)
+    assert text.startswith("release[m]: ")
+    rho, budget = map(float, re.search(r"raise `release\[m\].rho` to (\S+), and `budget.rho` to (\S+),", text).groups())
+    assert "to last for 20 windows as now" in text
+    assert budget == pytest.approx((rho + 0.005) / 0.05, rel=1e-2)
+    assert "`release." not in text
+    usable = Config.from_mapping(sample(**OF_USERS) | {"release": [MEAN | {"rho": 0.045, "size_hint": 5000}, NUMBER]})
+    assert "lasts 20 windows" in "\n".join(plan(usable).lines())
+
+
+def test_advice_names_the_ball_that_needs_no_core():
+    small = Config.from_mapping(sample(**OF_USERS) | {"release": MEAN})
+    with pytest.raises(UnusablePlan) as refused:
+        plan(small)
+    center, radius, a, b = re.search(
+        r"'ball' with a public ball, such as `center` = (\[.*?\]) and `radius` = (\S+), which hold the public ranges: "
+        r"60 users release with probability over 99.9%, with a noise of a (\S+), b (\S+)",
+        str(refused.value),
+    ).groups()
+    ball = {"kind": "mean", "method": "ball", "rho": 0.045, "center": json.loads(center), "radius": float(radius)}
+    mapping = sample(**OF_USERS) | {"release": ball | {"size_hint": 60}}
+    told = plan(Config.from_mapping(mapping))
+    assert told.probability > 0.99
+    assert list(told.sigma.values()) == pytest.approx([float(a), float(b)], rel=1e-2)
+
+
+@pytest.mark.parametrize(("delta", "part"), [(1e-6, "rho"), (5e-9, "delta")])
+def test_advice_on_a_budget_names_the_part_that_is_used_up_first(delta, part):
+    """It said to raise rho where delta ended first."""
+    release = MEAN | {"name": None, "rho": 0.05, "size_hint": 5000}
+    del release["name"]
+    config = Config.from_mapping(sample(**OF_USERS | {"budget": {"rho": 1.0, "delta": delta}}) | {"release": release})
+    (text,) = (text for text in plan(config).warnings if " lasts " in text)
+    assert text.endswith(f"raise `budget.{part}`, lower `release.{part}`, or use longer windows")
