@@ -191,7 +191,6 @@ class App:
         """Run one stream to its end."""
 
         def on_step(_: Supervisor) -> None:
-            stream.active.confirm()
             stream.status.note(stream.active.engines)
             self._server.page.note(stream.status, stream.active.engines)
             if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics reports it
@@ -252,8 +251,10 @@ def _last_words(logs: Logs) -> Iterator[None]:
 def _windows(watched: StreamStatus) -> str:
     """Format public numbers, because a log may be read by people who may not see the records."""
     counters = watched.service.counters
-    refused = sum(counters.refused.values())
-    return f"{counters.released:,} windows released, {refused:,} refused"
+    released, refused = counters.released, sum(counters.refused.values())
+    if counters.windows == released + refused:
+        return f"{released:,} windows released, {refused:,} refused"
+    return f"{counters.windows:,} windows, {released:,} of their answers released, {refused:,} refused"
 
 
 def _line(watched: StreamStatus) -> str:

@@ -43,7 +43,8 @@ def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
     ConfigError
         The configuration is not one of a live stream.
     """
-    openers = StreamOpeners(config, active or ActiveConfig(config))
+    active = active or ActiveConfig(config)
+    openers = StreamOpeners(config, active)
     partitioner = openers.partitioner
     supervisor = Supervisor(
         openers.engine,
@@ -58,6 +59,7 @@ def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
         openers.lease,
     )
     supervisor.lost_dead_letters = lambda: openers.dead_letters.lost
+    supervisor.confirm, supervisor.undo = active.confirm, active.undo
     return supervisor
 
 

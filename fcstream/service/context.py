@@ -29,6 +29,8 @@ class Counters:
     duplicates: int = 0
     answers: dict[tuple[str | None, str | None], int] = field(default_factory=dict)
     """Number of releases by the answer's name and the reason of a refusal; None for no name, and for a value."""
+    windows: int = 0
+    """Number of windows with releases, of every key by itself; each may have several answers."""
     restarts: int = 0
     newest: dict[tuple[str, str | None], Release] = field(default_factory=dict)
     """The release about the latest window, by stream and answer."""
@@ -66,6 +68,7 @@ class Counters:
         for release in releases:
             found = release.name, release.reason
             self.answers[found] = self.answers.get(found, 0) + 1
+            self.windows += not release.place  # the first answer, or the only one
             self.newest[release.stream, release.name] = release
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
         for listener in self.listeners:

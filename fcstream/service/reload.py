@@ -18,17 +18,21 @@ share a stream must agree on them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
+from ..accounting.losses import PrivacyLoss
 from ..config import Config, ServiceSection
 from ..connectors.urls import parse
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..errors import BudgetExhausted, ConfigError, FcstreamError, LedgerDamaged, SinkError, SourceError
+from ..ledgers.terms_check import check_caps, check_keys_named, check_terms
+from ..planning.plan import quick_warnings
 from ..runtime.waiting import without_retry
 from .metrics import StreamStatus
 
@@ -54,6 +58,28 @@ def _may_change(key: str, old: Config, new: Config) -> bool:
     if key == "source.url" and old.source is not None and new.source is not None:
         return what_is_read(old.source.url) == what_is_read(new.source.url)
     return False
+
+
+def what_a_restart_does(old: Config, new: Config, keys: list[str], engines: Iterable[Engine]) -> str:
+    """Say what becomes of changes that a running service cannot take: whether a restart would take them.
+
+    Only what is known of the ledger here decides: its terms, its keys and what is spent.
+    """
+    listed = ", ".join(keys)
+    if new.ledger != old.ledger or new.stream.name != old.stream.name:
+        whose = "a new ledger" if new.ledger != old.ledger else "a new stream of the ledger"
+        return f"needs a restart to change: {listed}; that makes {whose}, with a whole budget of its own"
+    wanted, running = new.job.terms, list(engines)
+    try:
+        quick_warnings(new)
+        check_terms("the ledger", old.job.terms, wanted)
+        check_keys_named("the ledger", [each.job.terms.stream for each in running if each.job.key], wanted)
+        for each in running:
+            total = PrivacyLoss() if each.job.terms.total is None else each.spent_total
+            check_caps("the ledger", replace(wanted, stream=each.job.terms.stream), each.spent, total)
+    except FcstreamError as error:
+        return f"cannot be changed here, and a restart with it would be refused too: {listed}: {error}"
+    return f"needs a restart to change: {listed}"
 
 
 def what_is_read(url: str) -> tuple[Any, ...]:
@@ -108,7 +134,7 @@ class ActiveConfig:
     def engine(self, open_engine: Callable[[Config], Engine | KeyedEngine]) -> Engine | KeyedEngine:
         """Open the engine of a session."""
         config = self._opened = self._opened or self.config
-        engine = self._guard(lambda: open_engine(config), "ledger")
+        engine = self._guard(lambda: open_engine(config), "ledger", "dead_letter")
         self._engine = engine
         return engine
 
@@ -127,25 +153,37 @@ class ActiveConfig:
         if self._opened is self.config:
             self._former = None
 
-    def _guard(self, opener: Callable[[], T], section: str) -> T:
+    def undo(self, error: FcstreamError) -> bool:
+        """Return to the former configuration after an error that would end the service, if there is one to return to.
+
+        It is no help against a budget that is used up, or a ledger that is damaged.
+        """
+        if self._former is None or isinstance(error, (BudgetExhausted, LedgerDamaged)):
+            return False
+        LOG.warning("%s: %s", self._revert(), error)
+        return True
+
+    def _revert(self) -> str:
+        assert self._former is not None
+        self.config, self._former, self._opened = self._former, None, None
+        self.on_undone()
+        return "the new configuration cannot be used, the former one stays in use"
+
+    def _guard(self, opener: Callable[[], T], *sections: str) -> T:
         """Return to the former configuration if something in a changed section cannot be opened.
 
         What has not changed may be unreachable for other reasons.
         """
         if self._former is None:
             return opener()
-        is_new = getattr(self._former, section) != getattr(self.config, section)
+        is_new = any(getattr(self._former, name) != getattr(self.config, name) for name in sections)
         try:
             with without_retry() if is_new else nullcontext():
                 return opener()
         except (ConfigError, SinkError, SourceError) as error:
             if not (is_new or isinstance(error, ConfigError)):
                 raise
-            self.config, self._former, self._opened = self._former, None, None
-            self.on_undone()
-            raise _ConfigReverted(
-                f"the new configuration cannot be used, the former one stays in use: {error}"
-            ) from None
+            raise _ConfigReverted(f"{self._revert()}: {error}") from None
 
 
 class _ConfigReverted(FcstreamError):
@@ -185,7 +223,7 @@ class Reloader:
             new = self._load()
             keys = needs_restart(old, new)
             if keys:
-                raise ConfigError(f"needs a restart to change: {', '.join(keys)}")
+                raise ConfigError(what_a_restart_does(old, new, keys, self._current.engines.values()))
             if new.sink is None:
                 raise ConfigError("is required for a live stream", "sink.url")
             self._apply(new.service or ServiceSection())

@@ -93,6 +93,8 @@ class Supervisor:
         self._ending = context.ending
         self.has_ended = False
         self.lost_dead_letters: Callable[[], int] = lambda: 0
+        self.confirm: Callable[[], object] = lambda: None
+        self.undo: Callable[[FcstreamError], bool] = lambda _: False
         self._health = context.health
         self._external_calls = ExternalCalls(context.ending)
         self._late = LateWatch(context.health.warn)
@@ -199,6 +201,7 @@ class Supervisor:
                     else:
                         waits = None
                         self._health.good()
+                        self.confirm()
                     if on_step is not None:
                         on_step(self)
                     if session is not None and session.is_over:
@@ -206,8 +209,9 @@ class Supervisor:
                     if session is not None and session.input_has_ended:
                         LOG.info("the input has ended: the next start continues with the windows that are open")
                         self.stop()
-            except FATAL:
-                raise
+            except FATAL as error:
+                if not self.undo(error):
+                    raise
             except (FcstreamError, OSError) as error:
                 if self.stopping.is_set():
                     return

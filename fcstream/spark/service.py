@@ -97,6 +97,7 @@ class SparkSupervisor(Supervisor):
         self._spark, self._now, self._dead_letters, self._leases = session, current, dead_letters, leading
         open_lead = leading.open if leading.is_shared else None
         super().__init__(self._engine, lambda: None, self._sink, setting, (), open_lead)  # type: ignore[arg-type, return-value]
+        self.confirm, self.undo = current.confirm, current.undo
         self._feed = WindowFeed()
 
     def _engine(self, _: Any) -> Engine | KeyedEngine:

@@ -11,9 +11,11 @@ import urllib.error
 import urllib.request
 import warnings
 from functools import partialmethod
+from types import SimpleNamespace
 
 import pytest
 from support.helpers import free_port, sample
+from support.releases import release
 from support.status import SENTINEL, ask, live, watched
 
 from fcstream import ConfigError
@@ -24,8 +26,8 @@ from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.runtime.waiting import calling
-from fcstream.service.app import StreamSpec, serve
-from fcstream.service.context import SessionContext
+from fcstream.service.app import StreamSpec, _windows, serve
+from fcstream.service.context import Counters, SessionContext
 from fcstream.service.logs import logging_as, stream_context
 from fcstream.service.metrics import BudgetGauge, exposition
 from fcstream.service.status import SLOWEST_BEAT_S, StatusServer, answer, stuck
@@ -334,6 +336,21 @@ def test_no_log_reveals_exact_counts_in_its_lines_or_their_timing(kind, monkeypa
     assert "71717" not in errors.replace(",", "")
     assert "358585" not in errors.replace(",", "")
     assert "stopped; 0 windows released" in errors
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [("abc", "4 windows, 11 of their answers released, 1 refused"), ([None], "4 windows released, 0 refused")],
+)
+def test_windows_are_counted_and_not_their_answers(names, told):
+    """Four windows of three answers each were told as twelve windows."""
+    counters = Counters()
+    for window in range(4):
+        places = [{"name": name, "place": None if name is None else k} for k, name in enumerate(names)]
+        counters.add([release(window, [1.0], **place) for place in places])
+    if len(names) > 1:
+        counters.answers["c", None], counters.answers["c", "too_few"] = 3, 1
+    assert _windows(SimpleNamespace(service=SimpleNamespace(counters=counters))) == told
 
 
 def test_every_line_of_a_json_log_is_json_to_its_end(monkeypatch, capsys):

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.helpers import free_port
@@ -13,10 +14,11 @@ from support.running import Running
 from support.status import SENTINEL, URL, ask, live, watched
 
 from fcstream import ConfigError, FcstreamError
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.connectors.retry import BrokerLost, with_patience
-from fcstream.errors import SinkError
+from fcstream.errors import LedgerDamaged, LedgerMismatch, SinkError
 from fcstream.service.logs import logging_as
-from fcstream.service.reload import ActiveConfig, _opens_alike, needs_restart
+from fcstream.service.reload import ActiveConfig, _opens_alike, needs_restart, what_a_restart_does
 from fcstream.service.signals import signals
 from fcstream.service.systemd import SystemdNotifier
 
@@ -135,6 +137,69 @@ def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was
     running_service.check()
 
 
+@pytest.mark.slow
+def test_a_new_sink_that_holds_foreign_windows_does_not_take_the_service_down(running_service, manager):
+    """Opening it succeeds; that its windows are not the ledger's is found afterwards, and ended the service."""
+    path, folder = running_service.folder / "c.toml", running_service.folder
+    good = path.read_text()
+    running_service.start()
+    manager.wait_for("READY=1")
+    until(lambda: running_service.get("/ready")[0] == 200)
+    running_service.send(20)
+    running_service.wait_for(max(running_service.sent))
+    line = json.loads((folder / "out.jsonl").read_text().splitlines()[0])
+    year = 365 * 86_400_000
+    times = {name: line[name] + year for name in ("window_open_ms", "window_close_ms")}
+    (folder / "foreign.jsonl").write_text(json.dumps(line | times) + "\n")
+    path.write_text(good.replace("jsonl:out.jsonl", "jsonl:foreign.jsonl"))
+    running_service.process.send_signal(signal.SIGHUP)
+    until(lambda: 'fcstream_reloads_total{result="undone",stream="live"} 1.0' in running_service.get("/metrics")[1])
+    until(lambda: running_service.get("/ready")[0] == 200)
+    code, errors = running_service.end(signal.SIGTERM)
+    assert code == 0
+    assert "the former one stays in use: the sink holds the release of window" in errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"window": {"lateness": "1s"}}, "needs a restart to change: window.lateness"),
+        ({"budget": {"rho": 3.5}}, "needs a restart to change: budget.rho"),
+        ({"ledger": {"url": "sqlite:other"}}, "ledger.url; that makes a new ledger, with a whole budget of its own"),
+        ({"stream": {"name": "other"}}, "that makes a new stream of the ledger, with a whole budget of its own"),
+        ({"budget": {"rho": 500.0}}, "a restart with it would be refused too: budget.rho: the ledger guarantees"),
+        ({"release": {"radius": 2.0}}, "would be refused too: release.radius: the ledger was made with another"),
+        ({"release": {"rho": 1e-6}}, "would be refused too: release.rho: "),
+        ({"budget": {"rho": 1.0}}, "would be refused too: budget.rho: the ledger, stream 't': it has spent"),
+    ],
+    ids=str,
+)
+def test_a_restart_is_announced_only_where_it_would_be_taken(changes, told):
+    """It said "needs a restart", and the restart was refused by the ledger: the stream stayed down."""
+    old = live()
+    new = live(**changes)
+    engine = SimpleNamespace(job=old.job, spent=PrivacyLoss.cap(3.0), spent_total=PrivacyLoss())
+    found = what_a_restart_does(old, new, needs_restart(old, new), [engine])
+    assert told in found
+    assert found.startswith("needs a restart") == ("refused" not in told)
+
+
+def test_a_key_that_is_dropped_is_not_announced_as_a_restart():
+    users = {"stream": {"unit": "stream", "key": "site", "keys": ["a", "b"]}, "budget": {"rho": 90.0}}
+    old, new = live(**users), live(**users | {"stream": users["stream"] | {"keys": ["a", "c"]}})
+    parts = [SimpleNamespace(job=old.job.part(key), spent=PrivacyLoss(), spent_total=None) for key in "ab"]
+    assert "would be refused too: stream.keys" in what_a_restart_does(old, new, needs_restart(old, new), parts)
+
+
+def test_an_error_that_no_configuration_caused_is_not_undone():
+    current = ActiveConfig(live())
+    assert not current.undo(LedgerMismatch("x"))  # there is nothing to return to
+    current.take(live(sink={"url": "jsonl:other"}))
+    assert not current.undo(LedgerDamaged("x"))
+    assert current.undo(LedgerMismatch("x"))
+    assert current.config == live()
+
+
 class Manager:
     """Systemd's end of the line."""
 
@@ -226,7 +291,7 @@ def test_a_service_that_is_reloaded_while_it_runs(running_service, manager):
     assert all(event["stream"] == "live" and event["logger"].startswith("fcstream.") for event in events)
     told = [event["event"] for event in events if event["level"] == "warning"]
     assert any("is not TOML" in text for text in told)
-    assert any("needs a restart to change: release.rho, budget.rho" in text for text in told)
+    assert any("would be refused too: release.rho, budget.rho: " in text for text in told)
     assert any("cannot be used, the former one stays in use" in text for text in told)
     assert SENTINEL not in errors
     windows = [event["window"] for event in events if event["event"] == "window answered"]
