@@ -195,7 +195,7 @@ class PrivacyLoss(Loss):
         return {"rho": self.rho, "delta": self.delta}
 
     def __str__(self) -> str:
-        return f"(rho={self.rho:.9g}, delta={self.delta:.3g})"
+        return f"(rho={self.rho:.15g}, delta={self.delta:.15g})"  # every unit shows, so that unequal losses look it
 
 
 _set_rho, _set_delta = (vars(PrivacyLoss)[name].__set__ for name in ("rho_nano", "delta_femto"))
@@ -271,7 +271,7 @@ class DPLoss(Loss):
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def __str__(self) -> str:
-        return f"(epsilon={self.epsilon:.9g}, delta={self.delta:.3g})"
+        return f"(epsilon={self.epsilon:.15g}, delta={self.delta:.15g})"
 
 
 def _epsilon(value: Number, *, up: bool) -> int:

@@ -272,7 +272,8 @@ def _terms(
     if finding is not None and not (answers.loss * times + finding).fits(capacity):
         what = "a window" if is_event or times == 1 else f"a user under {times} keys of a window"
         raise ConfigError(
-            f"must hold {what} at {answers.loss} each and finding the keys of its period at {finding}, got {capacity}: "
+            f"must hold {what} at {answers.loss} each and finding the keys of its period at {finding}, got {capacity}, "
+            f"{(answers.loss * times + finding).missing(capacity)} too little: "
             "raise it, or lower `release` or `stream.keys`",
             "budget",
         )
@@ -282,7 +283,9 @@ def _terms(
             what = f"a user counts under up to {times} keys of a window"
         what += f" (each of {shares} keys has its share of the budget)" if shares > 1 and not is_event else ""
         raise ConfigError(
-            f"must hold {what} at {answers.loss} each, got {capacity}: raise it, or lower `release`", "budget"
+            f"must hold {what} at {answers.loss} each, got {capacity}, {(answers.loss * times).missing(capacity)} too "
+            "little: raise it, or lower `release`",
+            "budget",
         )
     total = _total(config.budget, answers, shares)
     is_divided = (not is_event or total is not None) and config.budget.group is None
@@ -373,7 +376,8 @@ def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss 
     total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
     if not answers.loss.fits(total):
         key = "budget.total_rho" if answers.loss.rho_nano > total.rho_nano else "budget.total_delta"
-        raise ConfigError(f"must hold one window at {answers.loss}, got {total}", key)
+        less = answers.loss.missing(total)
+        raise ConfigError(f"must hold one window at {answers.loss}, got {total}, {less} too little", key)
     return total
 
 
@@ -395,7 +399,8 @@ def _spending(config: Sections, answers: Answers, schedule: Schedule, capacity: 
     base = answers.loss * schedule.count
     if not base.fits(capacity):
         raise ConfigError(
-            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {capacity}",
+            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {capacity}, "
+            f"{base.missing(capacity)} too little",
             "budget",
         )
     return replace(spending, savings=BudgetSchedule(base.rho_nano, schedule.count, budget.savings))

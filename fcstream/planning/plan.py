@@ -13,6 +13,7 @@ import msgspec
 
 from ..accounting.arguments import chance
 from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
+from ..accounting.strength import WEAK
 from ..config import Config, Job, SparkSection
 from ..config.answers import named, naming
 from ..config.sections import BudgetSection
@@ -541,8 +542,11 @@ def _answer_warnings(config: Config, job: Job, probability: float, notes: PlanNo
 
 def _stream_warnings(config: Config, job: Job, planned: bool = True) -> list[str]:
     warnings = []
-    if job.terms.guarantee.rho > 5:
-        warnings.append(f"`budget.rho` = {job.terms.guarantee.rho:g} protects weakly")
+    at = max(1e-6, 2 * job.terms.guarantee.delta)
+    if at < 1 and (epsilon := job.terms.guarantee.epsilon(at)) > WEAK.most:
+        warnings.append(
+            f"`budget.rho` = {job.terms.guarantee.rho:g} protects weakly: epsilon {short(epsilon)} at delta {at:g}"
+        )
     if job.terms.guarantee.delta > 1e-4:
         warnings.append(
             f"`budget.delta` = {job.terms.guarantee.delta:g} is large: below 1 / (number of people) is usual"

@@ -264,3 +264,14 @@ def test_times_beyond_the_calendar_are_refused(key, text):
     with pytest.raises(ConfigError) as refused:
         Config.from_mapping(sample(window={key: text}))
     assert refused.value.key == f"window.{key}"
+
+
+def test_a_budget_that_lacks_a_billionth_says_so():
+    thirds = [{"name": name, "kind": "count", "rho": 0.333333334} for name in "abc"]
+    with pytest.raises(ConfigError) as refused:
+        Config.from_mapping(sample() | {"release": thirds, "budget": {"rho": 1.0, "delta": 0.0}})
+    assert "at (rho=1.000000002, delta=0) each, got (rho=1, delta=0), (rho=2e-09, delta=0) too little" in str(
+        refused.value
+    )
+    fitting = [each | {"rho": 0.333333333} for each in thirds]
+    Config.from_mapping(sample() | {"release": fitting, "budget": {"rho": 1.0, "delta": 0.0}})

@@ -169,7 +169,7 @@ def test_a_new_sink_that_holds_foreign_windows_does_not_take_the_service_down(ru
         ({"stream": {"name": "other"}}, "that makes a new stream of the ledger, with a whole budget of its own"),
         ({"budget": {"rho": 500.0}}, "a restart with it would be refused too: budget.rho: the ledger guarantees"),
         ({"release": {"radius": 2.0}}, "would be refused too: release.radius: the ledger was made with another"),
-        ({"release": {"rho": 1e-6}}, "would be refused too: release.rho: "),
+        ({"release": {"rho": 0.001}}, "would be refused too: release.rho: release: a window of"),
         ({"budget": {"rho": 1.0}}, "would be refused too: budget.rho: the ledger, stream 't': it has spent"),
     ],
     ids=str,
