@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..engine.exhaustion import windows_until
 from ..planning.plan import message_note
 from ..planning.stream_plan import USUAL_SIZE, StreamPlan, points_of
 from ..releases.base import percent
@@ -75,7 +74,7 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
             rows.append((name_of(options), code(quantity), told, f"{size or USUAL_SIZE:,} {points}"))
         found = description_of(options)
         text = "not described by the package that declares it" if found is None else found.bias
-        biases.append((name_of(options), _chance(part, points), _empty(part, points), _left_out(facts, text)))
+        biases.append((name_of(options), _chance(part, points), _empty(part, points), text))
     blocks: list[Block] = [
         FactTable("Noise: standard deviations", ("answer", "of", "deviation", "in a window of"), tuple(rows)),
         Paragraph(
@@ -99,18 +98,6 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
     if facts.plan.warnings:
         blocks += [Paragraph("What the plan warns of:"), Bullets(tuple(facts.plan.warnings))]
     return DocumentSection("noise", "Noise and bias", tuple(blocks))
-
-
-def _left_out(facts: DeploymentFacts, bias: str) -> str:
-    """Say besides a kind's bias what it does to numbers that users without budget are left out, if that may be."""
-    until = windows_until(facts.job)
-    if not facts.job.spending.omits or until is None or until[1]:
-        return bias
-    bias = bias.replace("None", "none", 1) if bias.startswith("None") else bias
-    return (
-        "Users whose budget is used up are left out of windows, so that counts are too low there and values those of "
-        f"the others; no number tells how far. Apart from that: {bias}"
-    )
 
 
 def _chance(part: StreamPlan, points: str) -> str:

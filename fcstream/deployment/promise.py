@@ -445,8 +445,6 @@ def _how_it_holds(facts: DeploymentFacts) -> str:
 
 
 def _without_room(facts: DeploymentFacts) -> str:
-    if facts.job.spending.omits:
-        return "whoever has no room left is left out of it"
     return f"{'the run ends' if facts.job.spending.stops else 'it is refused'} when there is no room"
 
 

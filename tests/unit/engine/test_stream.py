@@ -186,7 +186,7 @@ def test_several_answers_have_names_of_their_own(tmp_path):
         {"kind": "count", "name": "number", "rho": 0.5},
         {"name": "middle", "radius": 3.0, "rho": 1.0, "delta": 1e-9, "size_hint": 300},
     ]
-    lines = file_run(tmp_path, records(), answers)
+    lines = file_run(tmp_path, records(), answers, ledger={"url": f"sqlite:{tmp_path / 'other.db'}"})
     stream = typed(release=[count, mean], ledger=tmp_path / "ledger.db")
     found = stream.run(polars.DataFrame(records()))
     assert [release.to_bytes() for release in stream.releases] == lines
