@@ -1,7 +1,8 @@
 """Sections of a configuration as classes, for `fcstream.Stream`: an editor knows their keys.
 
 They are the very classes that a file is read into, so there is no second list of keys. Each kind of ``[release]`` has a
-class; a section of another name is called by what it says.
+class, which is called by the kind, after the method where that is not the default: `Mean`, `TrackingMean`. A section of
+another name is called by what it says.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .releases.clusters.tree_mixtures import TreeMixturesOptions
 from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
 from .releases.means.automatic import AutoMeanOptions
+from .releases.means.mean import MeanOptions
 from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
 from .releases.statistics.clipped import ClippedCovarianceOptions
@@ -47,6 +49,7 @@ Mean = SearchOptions
 AutoMean = AutoMeanOptions
 TrackingMean = TrackingOptions
 BasicMean = BasicOptions
+BallMean = MeanOptions
 Count = CountOptions
 Sum = SumOptions
 Histogram = HistogramOptions

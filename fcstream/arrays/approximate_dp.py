@@ -14,13 +14,24 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.base import ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from ..releases.options import MAX_RHO
 from ..releases.statistics.clipped import ClippedCovarianceOptions
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
-from .arguments import named_as_arguments, noise_of, number_of, number_or_none, whole_of, whole_or_none
+from .arguments import (
+    Bounds,
+    check_delta,
+    naming_arguments,
+    noise_of,
+    number_of,
+    number_or_none,
+    whole_of,
+    whole_or_none,
+)
 from .left_out import ArrayRelease, count_left_out
 from .statistics import _answer, _checked, _grid, _to_release
 
 
+@naming_arguments
 def private_dp_mean(
     points: ArrayLike,
     *,
@@ -29,7 +40,7 @@ def private_dp_mean(
     delta: float,
     size_hint: int,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     alpha: float = 0.0,
     noise: Noise | None = None,
 ) -> ArrayRelease:
@@ -47,8 +58,8 @@ def private_dp_mean(
         Public guess of the number of rows.
     step : float
         Step of the lattice that rows are rounded to.
-    bounds : (float, float)
-        Public range of all coordinates.
+    bounds : (float, float) or two sequences of d floats
+        Lower and upper ends of the public ranges of all columns, or of each.
     alpha : float
         In [0, 1/2): rows with (1 - alpha) n friends are certainly kept. A larger alpha costs more.
     noise : Noise, optional
@@ -73,9 +84,10 @@ def private_dp_mean(
         rho=charged.rho, delta=charged.delta, radius=float(radius),
         size_hint=whole_or_none(size_hint, "size_hint"), alpha=number_of(alpha, "alpha"),
     )  # fmt: skip
-    return _answer(options, rows, _grid(rows, low, high, step), noise)
+    return _answer(options, rows, _grid(low, high, step), noise)
 
 
+@naming_arguments
 def private_covariance(
     points: ArrayLike,
     *,
@@ -83,7 +95,7 @@ def private_covariance(
     delta: float = 0.0,
     size_hint: int | None = None,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     method: str = "clipped",
     scale: str | None = "learned",
     components: int | None = None,
@@ -109,8 +121,8 @@ def private_covariance(
         Public guess of the number of rows, which ``method="clipped"`` requires.
     step : float
         Step of the lattice that rows are rounded to; far below the rows' spread.
-    bounds : (float, float)
-        Public range of all coordinates, which may be far too wide.
+    bounds : (float, float) or two sequences of d floats
+        Lower and upper ends of the public ranges of all columns, or of each; they may be far too wide.
     method : str
         ``clipped`` (default): second moments of rows that are clipped to a ball found privately, from thousands of
         rows. ``friendly``: FriendlyCore on the matrices of shards, in (epsilon, delta), from millions of rows.
@@ -185,7 +197,7 @@ def private_covariance(
             limit=number_of(limit, "limit"),
             eta=number_or_none(eta, "eta"),
         )
-    return _answer(options, rows, _grid(rows, low, high, step), noise)
+    return _answer(options, rows, _grid(low, high, step), noise)
 
 
 _OWN: dict[str, dict[str, object]] = {
@@ -202,6 +214,7 @@ def _check_unused(method: str, given: dict[str, object]) -> None:
             raise ConfigError(f"belongs to method {other!r}, not to {method!r}: leave it out", name)
 
 
+@naming_arguments
 def estimate_average(
     points: ArrayLike,
     *,
@@ -209,7 +222,7 @@ def estimate_average(
     epsilon: float,
     delta: float,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     beta: float = 0.05,
     outliers: int = 0,
     regime: Regime = "best",
@@ -230,8 +243,8 @@ def estimate_average(
         The loss of the answer.
     step : float
         Step of the lattice that rows are rounded to.
-    bounds : (float, float)
-        Public range of all coordinates.
+    bounds : (float, float) or two sequences of d floats
+        Lower and upper ends of the public ranges of all columns, or of each.
     beta : float
         Probability that data with at most `outliers` outliers is refused.
     outliers : int
@@ -259,15 +272,14 @@ def estimate_average(
     total, noise = _dp_loss(epsilon, delta), noise_of(noise)
     charged = zcdp_of_dp(total)
     rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=number_of(radius, "radius"))
-    grid = _grid(rows, low, high, step)
+    grid = _grid(low, high, step)
     points, inside = grid.located(rows)
     whole = np.asarray(np.all(inside, axis=1))
     left_out = count_left_out(rows, int(np.count_nonzero(whole)))
     points = np.where(whole[:, None], points, grid.lowest)
     radius_squared = grid.lattice.radius_squared(float(radius))
     share, far = number_of(beta, "beta"), whole_of(outliers, "outliers")
-    with named_as_arguments():
-        mechanism = EstimatedAverage(total, len(rows), radius_squared, share, far, regime)
+    mechanism = EstimatedAverage(total, len(rows), radius_squared, share, far, regime)
     friends = FriendCounts(grid.dimension, radius_squared)
     friends.add(0, points)
     _, outcome = mechanism.release(friends.view([0]), noise)
@@ -279,7 +291,11 @@ def estimate_average(
 
 
 def _dp_loss(epsilon: Any, delta: Any) -> DPLoss:
-    return DPLoss.charge(number_of(epsilon, "epsilon"), number_of(delta, "delta"))
+    epsilon, delta = number_of(epsilon, "epsilon"), number_of(delta, "delta")
+    if not 0 < epsilon < MAX_RHO:
+        raise ConfigError(f"must be positive and below {MAX_RHO:g}, got {epsilon:g}", "epsilon")
+    check_delta(delta)
+    return DPLoss.charge(epsilon, delta)
 
 
 def _paying(total: DPLoss) -> PrivacyLoss:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +16,40 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..stream.lattice import as_doubles
 
+P = ParamSpec("P")
+R = TypeVar("R")
+_KEY = re.compile(r"^(?P<section>release|features|lattice|budget)(\.(?P<name>[\w.]+))?$")
+_KEY_IN_TEXT = re.compile(r"(?<=`)(?P<section>release|features|lattice|budget)\.(?P<name>[\w.]+)(?=`)")
+_ELSEWHERE = re.compile(r", or set `features\.origin`")  # what only a configuration can do
+Bounds = tuple[float | Sequence[float], float | Sequence[float]]
+"""A public box: its lower and its upper end, a number for all columns or a sequence with one for each."""
 
-@contextmanager
-def named_as_arguments(features: str = "bounds") -> Iterator[None]:
-    """Name arguments, not keys of a configuration, in errors of what is made in the block.
 
-    `features` is the argument that says the ranges.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        section, _, name = error.key.partition(".")
-        if section not in ("release", "lattice", "features"):
-            raise
-        if section == "features":
-            name = "scale" if name.endswith(".scale") else features
-        raise ConfigError(error.message, name) from None
+def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function name its arguments, not keys of a configuration, in errors: the key, and what the text names."""
+    known = list(inspect.signature(function).parameters)
+
+    def argument(found: re.Match[str], is_dp: bool) -> str:
+        section, name = found["section"], found["name"] or ""
+        if section in ("budget", "release"):
+            name = name or ("epsilon" if is_dp else "rho")
+        if section == "features":  # of one, the range or another key; of all, the rows
+            name = name.partition(".")[2] if "." in name or not name else "bounds"
+            name = "bounds" if name in ("min", "max") else name
+        elif section == "release":
+            name = {"rows": "size"}.get(name, name) if "size" in known else name
+        return name if name in known else known[0]
+
+    @wraps(function)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except ConfigError as error:
+            named = partial(argument, is_dp=kwargs.get("epsilon") is not None)
+            text = _KEY_IN_TEXT.sub(named, _ELSEWHERE.sub("", error.message))
+            raise ConfigError(text, _KEY.sub(named, error.key)) from None
+
+    return asked
 
 
 def number_of(value: Any, name: str) -> float:
@@ -53,6 +73,17 @@ def _told(value: Any) -> str:
     """Return what an error says about a value: of anything but one cell its type, since it may hold records."""
     is_plain = value is None or isinstance(value, (str, bool, int, float, np.generic))
     return repr(value) if is_plain else f"a {type(value).__name__}"
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a number that is no delta.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not 0 <= delta < 1:
+        raise ConfigError(f"must be in [0, 1), got {delta:g}", "delta")
 
 
 def whole_of(value: Any, name: str) -> int:
@@ -87,13 +118,13 @@ def noise_of(noise: Any) -> Noise:
 
 
 def ends_of(bounds: Any, dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lower and the upper ends (d,) of a public box: of two numbers, or of two lists of d numbers.
+    """Return the lower and the upper ends (d,) of a public box, see `Bounds`.
 
     Raises
     ------
     ConfigError
     """
-    wanted = f"two numbers, or two lists of {dimension}"
+    wanted = f"(low, high) of two numbers, or of two lists of {dimension}, all lower ends before all upper ones"
     ends = [as_doubles(end, "bounds", wanted) for end in _pair(bounds, wanted)]
     if any(end.shape not in ((), (dimension,)) for end in ends):
         raise ConfigError(f"must be {wanted}", "bounds")
@@ -101,17 +132,6 @@ def ends_of(bounds: Any, dimension: int) -> tuple[NDArray[np.float64], NDArray[n
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise ConfigError("must be finite, the lower ends below the upper ones", "bounds")
     return low, high
-
-
-def two_ends_of(bounds: Any) -> tuple[float, float]:
-    """Return the lower and the upper end of the public range of all columns.
-
-    Raises
-    ------
-    ConfigError
-    """
-    low, high = _pair(bounds, "two numbers")
-    return number_of(low, "bounds"), number_of(high, "bounds")
 
 
 def _pair(bounds: Any, wanted: str) -> Sequence[Any]:

@@ -27,10 +27,11 @@ from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import box_of
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
 from .arguments import (
+    Bounds,
     check_method,
     cluster_number,
     ends_of,
-    named_as_arguments,
+    naming_arguments,
     noise_of,
     number_of,
     number_or_none,
@@ -79,7 +80,13 @@ class CentersAnswer:
     private: bool
     left_out: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def value(self) -> NDArray[np.float64] | None:
+        """The centers, under the name that every answer's value has."""
+        return self.centers
 
+
+@naming_arguments
 def private_centers(
     points: ArrayLike,
     k: int | str,
@@ -89,7 +96,7 @@ def private_centers(
     ball: float | None = None,
     delta: float = 0.0,
     size_hint: int | None = None,
-    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None,
+    bounds: Bounds | None = None,
     center: Sequence[float] | None = None,
     oracle: str | Oracle = "auto",
     radius: str | float = "histogram",
@@ -266,15 +273,16 @@ def _by_tree(
 ) -> tuple[T, Grid]:
     """Make a mechanism by a tree, and the grid of the public box."""
     grid = _box(lattice, bounds)
-    with named_as_arguments():
-        return made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box_of(grid)), grid
+    return made(_loss(rho, 0.0).rho_nano, None if isinstance(k, str) else k, box_of(grid)), grid
 
 
 def _box(lattice: Lattice, bounds: tuple[Iterable[float], Iterable[float]], name: str = "bounds") -> Grid:
     """Return the grid of a public box, whose ends (d,) each are those of an argument of this name."""
     ends = enumerate(zip(*(map(float, end) for end in bounds), strict=True))
-    with named_as_arguments(features=name):
+    try:
         return Grid(lattice, tuple(Feature(f"x{k}", low, high) for k, (low, high) in ends))
+    except ConfigError as error:
+        raise ConfigError(error.message, name if error.key.startswith("features.") else error.key) from None
 
 
 def _ball(lattice: Lattice, job: ClusterJob) -> Grid:
@@ -313,7 +321,7 @@ def _centers_answer(
 
 
 def _bounds(
-    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None,
+    bounds: Bounds | None,
     ball: float | None,
     center: Sequence[float] | None,
     dimension: int,
@@ -360,7 +368,13 @@ class MixtureAnswer:
     private: bool
     left_out: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def value(self) -> NDArray[np.float64] | None:
+        """The means, under the name that every answer's value has."""
+        return self.means
 
+
+@naming_arguments
 def private_mixture(
     points: ArrayLike,
     k: int | str,
@@ -371,7 +385,7 @@ def private_mixture(
     spread: float | None = None,
     delta: float = 0.0,
     size_hint: int | None = None,
-    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None,
+    bounds: Bounds | None = None,
     center: Sequence[float] | None = None,
     oracle: str | Oracle = "auto",
     method: str = "auto",

@@ -17,6 +17,7 @@ from ..releases.clusters.oracles import Oracle
 from ..releases.statistics.covariance import LIMIT
 from ..stream.lattice import as_rows
 from .approximate_dp import private_covariance
+from .arguments import Bounds
 from .clusters import private_centers
 from .statistics import private_mean
 
@@ -29,7 +30,6 @@ class PrivateEstimator:
     """
 
     _function: ClassVar[Callable[..., Any]]
-    _value: ClassVar[str]
     _alias: ClassVar[str | None] = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -48,7 +48,7 @@ class PrivateEstimator:
             if value is None and asked[name].default is inspect.Parameter.empty:
                 raise ConfigError("must be given: it is public, and nothing about it is learned from the data", name)
         answer = type(self)._function(rows, **parameters)
-        value = getattr(answer, self._value)
+        value = answer.value
         self.answer_ = answer
         self.value_ = None if value is None else np.array(value, np.float64)
         self.sigma_ = None if answer.sigma is None else np.array(answer.sigma, np.float64)
@@ -139,14 +139,13 @@ class PrivateMean(PrivateEstimator):
     """
 
     _function: ClassVar[Callable[..., Any]] = staticmethod(private_mean)
-    _value: ClassVar[str] = "value"
 
     radius: float | str | None = None
     rho: float | None = None
     delta: float | None = None
     size_hint: int | None = None
     step: float | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     method: str = "recentered"
     spread: float | str = "histogram"
     center: Sequence[float] | None = None
@@ -187,7 +186,6 @@ class PrivateCenters(PrivateEstimator):
     """
 
     _function: ClassVar[Callable[..., Any]] = staticmethod(private_centers)
-    _value: ClassVar[str] = "centers"
     _alias: ClassVar[str | None] = "cluster_centers_"
 
     k: int | str | None = None
@@ -196,7 +194,7 @@ class PrivateCenters(PrivateEstimator):
     ball: float | None = None
     delta: float = 0.0
     size_hint: int | None = None
-    bounds: tuple[float | Sequence[float], float | Sequence[float]] | None = None
+    bounds: Bounds | None = None
     center: Sequence[float] | None = None
     oracle: str | Oracle = "auto"
     radius: str | float = "histogram"
@@ -239,14 +237,13 @@ class PrivateCovariance(PrivateEstimator):
     """
 
     _function: ClassVar[Callable[..., Any]] = staticmethod(private_covariance)
-    _value: ClassVar[str] = "value"
     _alias: ClassVar[str | None] = "covariance_"
 
     rho: float | None = None
     delta: float = 0.0
     size_hint: int | None = None
     step: float | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     method: str = "clipped"
     scale: str | None = "learned"
     components: int | None = None

@@ -17,11 +17,12 @@ from ..releases.options import BuildContext
 from ..releases.statistics.frequent import FrequentOptions
 from ..stream.lattice import Grid, Lattice
 from ..stream.user_values import UserValues
-from .arguments import named_as_arguments, noise_of, whole_of, whole_or_none
+from .arguments import naming_arguments, noise_of, whole_of, whole_or_none
 from .left_out import ArrayRelease, check_some
 from .statistics import _charge, _loss, _to_release
 
 
+@naming_arguments
 def private_frequent(
     values: Iterable[str | None],
     *,
@@ -91,8 +92,7 @@ def private_frequent(
         values_per_user=whole_or_none(values_per_user, "values_per_user"),
     )  # fmt: skip
     grid = Grid(Lattice(1.0), ())
-    with named_as_arguments():
-        mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
+    mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ConfigError("must be a sequence of texts", "values")
     cells, most = whole_cells(values), whole_of(max_bytes, "max_bytes")

@@ -17,7 +17,7 @@ from ..noise.samplers import Noise
 from ..releases.base import Outcome, ReleaseValues
 from ..releases.intervals import with_intervals
 from ..releases.means.searched import SearchOptions
-from ..releases.options import BuildContext, Options
+from ..releases.options import MAX_RHO, BuildContext, Options
 from ..releases.statistics.clipped import ClippedCovariance
 from ..releases.statistics.histogram import HistogramOptions
 from ..releases.statistics.learned import build_mechanism
@@ -26,17 +26,20 @@ from ..releases.statistics.sum import SumOptions
 from ..releases.statistics.variance import VarianceOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_doubles, as_rows
 from .arguments import (
-    named_as_arguments,
+    Bounds,
+    check_delta,
+    ends_of,
+    naming_arguments,
     noise_of,
     number_of,
     number_or_none,
     numbers_of,
-    two_ends_of,
     whole_or_none,
 )
 from .left_out import ArrayRelease, count_left_out
 
 
+@naming_arguments
 def private_mean(
     points: ArrayLike,
     *,
@@ -45,7 +48,7 @@ def private_mean(
     delta: float,
     size_hint: int,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     method: str = "recentered",
     spread: float | str = "histogram",
     center: Sequence[float] | None = None,
@@ -70,8 +73,8 @@ def private_mean(
         Public guess of the number of rows.
     step : float
         Step of the lattice that rows are rounded to, in the rows' units; much smaller than `radius`.
-    bounds : (float, float)
-        Public range of all coordinates; it must not be computed from the data.
+    bounds : (float, float) or two sequences of d floats
+        Lower and upper ends of the public ranges of all columns, or of each; not computed from the data.
     method : str
         ``recentered`` (default), ``friendly`` (FC_Avg) or ``ball``.
     spread : float or "histogram"
@@ -145,15 +148,16 @@ def private_mean(
     )
     if scale not in (None, "learned"):
         raise ConfigError(f"must be 'learned' or left out, got {scale!r}", "scale")
-    return _answer(options, rows, _grid(rows, low, high, step, learned=scale == "learned"), noise)
+    return _answer(options, rows, _grid(low, high, step, learned=scale == "learned"), noise)
 
 
+@naming_arguments
 def private_sum(
     points: ArrayLike,
     *,
     rho: float,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     noise: Noise | None = None,
 ) -> ArrayRelease:
     """Release the differentially private sum of each column of an array.
@@ -166,8 +170,9 @@ def private_sum(
         The loss of the answer; there is no delta.
     step : float
         Step of the lattice that rows are rounded to, in the rows' units.
-    bounds : (float, float)
-        Public range of all coordinates; the noise is in proportion to it.
+    bounds : (float, float) or two sequences of d floats
+        Lower and upper ends of the public ranges of all columns, or of each; the noise is in proportion to
+        them.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
@@ -197,15 +202,16 @@ def private_sum(
     (75000.0, 21)
     """
     rows, low, high = _checked(points, bounds, rho=rho)
-    return _answer(SumOptions(rho=float(rho)), rows, _grid(rows, low, high, step), noise)
+    return _answer(SumOptions(rho=float(rho)), rows, _grid(low, high, step), noise)
 
 
+@naming_arguments
 def private_histogram(
     values: ArrayLike,
     *,
     rho: float,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     edges: Sequence[float] | None = None,
     categories: Sequence[float] | None = None,
     noise: Noise | None = None,
@@ -262,16 +268,17 @@ def private_histogram(
         edges=None if edges is None else numbers_of(edges, "edges"),
         categories=None if categories is None else numbers_of(categories, "categories"),
     )
-    return _answer(options, column, _grid(column, low, high, step), noise, name="values")
+    return _answer(options, column, _grid(low, high, step), noise, name="values")
 
 
+@naming_arguments
 def private_quantiles(
     values: ArrayLike,
     quantiles: Sequence[float],
     *,
     rho: float,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     noise: Noise | None = None,
 ) -> ArrayRelease:
     """Release differentially private quantiles of an array's values, of which only a public range must be known.
@@ -319,9 +326,10 @@ def private_quantiles(
     """
     column, low, high = _checked(_as_column(values), bounds, rho=rho)
     options = QuantilesOptions(rho=float(rho), quantiles=numbers_of(quantiles, "quantiles"))
-    return _answer(options, column, _grid(column, low, high, step), noise, name="values")
+    return _answer(options, column, _grid(low, high, step), noise, name="values")
 
 
+@naming_arguments
 def private_variance(
     points: ArrayLike,
     *,
@@ -330,7 +338,7 @@ def private_variance(
     delta: float,
     size_hint: int,
     step: float,
-    bounds: tuple[float, float],
+    bounds: Bounds,
     reach: float | str = "histogram",
     radius_min: float | None = None,
     radius_max: float | None = None,
@@ -385,7 +393,7 @@ def private_variance(
         radius_max=number_or_none(radius_max, "radius_max"),
         reach=reach if isinstance(reach, str) else number_of(reach, "reach"),  # type: ignore[arg-type]
     )
-    return _answer(options, rows, _grid(rows, low, high, step), noise)
+    return _answer(options, rows, _grid(low, high, step), noise)
 
 
 def _as_column(values: ArrayLike) -> ArrayLike:
@@ -397,11 +405,11 @@ def _as_column(values: ArrayLike) -> ArrayLike:
 
 
 def _checked(
-    points: ArrayLike, bounds: tuple[float, float], **numbers: float | str
-) -> tuple[NDArray[np.float64], float, float]:
-    """Return rows and bounds as numbers, after checking them and the range of rho and delta among `numbers`."""
+    points: ArrayLike, bounds: Bounds, **numbers: float | str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return rows and the ends of their bounds (d,), after checking them, and rho and delta among `numbers`."""
     rows = as_rows(points, "points")
-    low, high = two_ends_of(bounds)
+    low, high = ends_of(bounds, rows.shape[1])
     for name, number in numbers.items():
         if (name, number) != ("radius", "search"):
             number_of(number, name)
@@ -411,10 +419,9 @@ def _checked(
 
 def _loss(rho: Any, delta: Any) -> PrivacyLoss:
     rho, delta = number_of(rho, "rho"), number_of(delta, "delta")
-    if not (0 < rho < 1e9 and 0 <= delta < 1):
-        raise ConfigError(
-            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
-        )
+    if not 0 < rho < MAX_RHO:
+        raise ConfigError(f"must be positive and below {MAX_RHO:g}, got {rho:g}", "rho")
+    check_delta(delta)
     return PrivacyLoss.charge(rho, delta)
 
 
@@ -426,10 +433,10 @@ def _charge(loss: PrivacyLoss) -> Charge:
     return charge
 
 
-def _grid(rows: NDArray[np.float64], low: float, high: float, step: float, *, learned: bool = False) -> Grid:
-    lattice, features = Lattice(number_of(step, "step")), [Feature(f"x{k}", low, high) for k in range(rows.shape[1])]
-    with named_as_arguments():
-        return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
+def _grid(low: NDArray[np.float64], high: NDArray[np.float64], step: float, *, learned: bool = False) -> Grid:
+    lattice, ends = Lattice(number_of(step, "step")), zip(low.tolist(), high.tolist(), strict=True)
+    features = [Feature(f"x{k}", *pair) for k, pair in enumerate(ends)]
+    return Grid(lattice, tuple(map(lattice.finest, features) if learned else features))
 
 
 def _answer(
@@ -449,8 +456,7 @@ def _answer(
         None of them is in range.
     """
     noise = noise_of(noise)
-    with named_as_arguments():
-        mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
+    mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
     by_rows = isinstance(mechanism, ClippedCovariance)
     inside = rows_inside(rows, grid) if by_rows else grid.points_inside(rows)
     left_out = count_left_out(rows, len(inside), beyond=beyond, name=name)

@@ -14,11 +14,12 @@ from ..releases.tables.documents import MAX_ROWS
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import number_of, whole_of, whole_or_none
+from .arguments import naming_arguments, number_of, whole_of, whole_or_none
 from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
 
+@naming_arguments
 def private_synthetic(
     rows: ArrayLike,
     *,
@@ -112,6 +113,7 @@ def private_synthetic(
     return _answer(options, table, grid, noise, name="rows", beyond="unknown_level")
 
 
+@naming_arguments
 def private_marginals(
     rows: ArrayLike,
     *,

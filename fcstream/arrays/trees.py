@@ -14,19 +14,20 @@ from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import ends_of, named_as_arguments, number_of, texts_of, whole_of, whole_or_none
+from .arguments import Bounds, ends_of, naming_arguments, number_of, texts_of, whole_of, whole_or_none
 from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
 _ROWS = 1000
 
 
+@naming_arguments
 def private_tree(
     points: ArrayLike,
     *,
     rho: float,
     step: float,
-    bounds: tuple[float | Sequence[float], float | Sequence[float]],
+    bounds: Bounds,
     names: Sequence[str] | None = None,
     max_boxes: int = 1000,
     noise: Noise | None = None,
@@ -87,12 +88,13 @@ def private_tree(
     return _released(options, points, step, bounds, names, noise)
 
 
+@naming_arguments
 def private_points(
     points: ArrayLike,
     *,
     rho: float,
     step: float,
-    bounds: tuple[float | Sequence[float], float | Sequence[float]],
+    bounds: Bounds,
     names: Sequence[str] | None = None,
     method: str = "auto",
     rows: int = _ROWS,
@@ -162,7 +164,7 @@ def _released(
     options: Options,
     points: ArrayLike,
     step: float,
-    bounds: tuple[float | Sequence[float], float | Sequence[float]],
+    bounds: Bounds,
     names: Sequence[str] | None,
     noise: Noise | None,
 ) -> ArrayRelease:
@@ -173,7 +175,6 @@ def _released(
     if len(columns) != rows.shape[1]:
         raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)
-    with named_as_arguments():
-        grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
+    grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
     answer = _answer(options, rows, grid, noise)
     return replace(answer, features=columns, transform=["none"] * len(columns))

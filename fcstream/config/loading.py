@@ -13,7 +13,7 @@ import msgspec
 from ..errors import ConfigError
 from ..releases.options import Options, keys_of
 from ..releases.registry import check_keys as check_release_keys
-from ..releases.registry import find, method_of
+from ..releases.registry import find, method_of, section_name
 from .conversion import changed_keys, check_keys, converted, read_toml, sections_of
 from .job import Job
 from .sections import Sections
@@ -125,6 +125,12 @@ def _written_release(options: Options) -> dict[str, Any]:
     found = find(options.kind, method)
     if not (set(found.__mro__) & set(type(options).__mro__)) - set(Options.__mro__):
         name = repr(options.kind) if method is None else f"{options.kind!r} with the method {method!r}"
+        wanted, given = section_name(found), section_name(type(options))
+        if wanted and given:
+            raise ConfigError(
+                f"must be `fcstream.sections.{wanted}` for the kind {name}, got `{given}`: give {wanted} the same keys",
+                "release",
+            )
         raise ConfigError(
             f"must be a {found.__name__} for the kind {name}, got a {type(options).__name__}: give it the `kind` that "
             "it is registered as (`fcstream.register_release`)",

@@ -138,6 +138,18 @@ def first_method(kind: str) -> str | None:
     return next((name.partition("/")[2] for name in names if name.startswith(f"{kind}/")), None)
 
 
+def section_name(options: type[Options]) -> str | None:
+    """Return what a class of options is called in `fcstream.sections`: its kind, after a method that is no default.
+
+    None for those of other packages.
+    """
+    for name in KINDS:
+        kind, _, method = name.partition("/")
+        if _load(name) is options:
+            return kind.title() if options is find(kind) else f"{method.title()}{kind.title()}"
+    return None
+
+
 def _load(name: str) -> type[Options]:
     if name in KINDS:
         module, _, cls = KINDS[name].partition(":")

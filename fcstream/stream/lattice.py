@@ -144,7 +144,7 @@ class Lattice:
         if largest > MAX_COORDINATE:
             raise ConfigError(
                 f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(largest):.3g}: use "
-                "a coarser `lattice.step`, or set `origin`",
+                "a coarser `lattice.step`, or set `features.origin`",
                 key,
             )
 

@@ -482,6 +482,12 @@ class ClusterJob:
         """Choose how the loss and the records are divided, for a core or for a G form, and give the reason."""
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "k")
+        if self.size_hint < 1:
+            raise ConfigError(
+                f"must be a public guess of the number of records, at least 1, got {self.size_hint}", "size_hint"
+            )
+        if self.tuples is not None and self.tuples < 1:
+            raise ConfigError(f"must be at least 1, got {self.tuples}: leave it out", "tuples")
         if self.method not in ("auto", "friendly", "ktuples"):
             raise ConfigError(f"must be 'auto', 'friendly' or 'ktuples', got {self.method!r}", "method")
         d, balls, core, refusal = len(self.center), None, None, None

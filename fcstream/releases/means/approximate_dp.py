@@ -266,6 +266,8 @@ class BasicMean(PointMechanism):
     false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.alpha < 0.5:
+            raise ConfigError(f"must be in [0, 1/2), got {self.alpha!r}", "alpha")
         _ = self.average  # refuses budgets that are too small, before any release
 
     @cached_property
@@ -384,8 +386,8 @@ class EstimatedAverage:
     def __post_init__(self) -> None:
         if self.regime not in ("best", "high", "moderate"):
             raise ConfigError(f"must be 'best', 'high' or 'moderate', got {self.regime!r}", "regime")
-        if not 0 < self.beta < 0.5:
-            raise ConfigError(f"must be in (0, 1/2), got {self.beta!r}", "beta")
+        if not 1e-15 <= self.beta < 0.5:
+            raise ConfigError(f"must be in [1e-15, 1/2), got {self.beta!r}", "beta")
         if self.size < 3 or not 0 <= self.outliers <= (self.size - 3) / 2:
             raise ConfigError(
                 f"must be in [0, (n - 3)/2] with n >= 3, got {self.outliers} of n = {self.size}", "outliers"

@@ -114,6 +114,8 @@ class SearchedMean(PointMechanism):
             raise ConfigError(f"must be 'recentered' or 'friendly', got {self.method!r}", "release.method")
         if any(b <= a for a, b in itertools.pairwise(self.radii_squared)):
             raise ConfigError("must be strictly ascending", "radii_squared")
+        if not 0 <= self.outliers < 0.5:
+            raise ConfigError(f"must be in [0, 1/2), got {self.outliers!r}", "release.outliers")
         _ = self.search, self.mean_at(len(self.radii_squared) - 1)  # refuse what cannot be divided, now
 
     @property

@@ -123,8 +123,8 @@ class FriendlyCovariance:
     percent: int = 10
 
     def __post_init__(self) -> None:
-        if not (0 < self.eta <= 1e6):
-            raise ConfigError(f"must be positive, got {self.eta!r}", "release.eta")
+        if not 1e-100 <= self.eta <= 1e6:
+            raise ConfigError(f"must be in [1e-100, 1e6], got {self.eta!r}", "release.eta")
         if self.loss.epsilon_nano > EPSILON_UNIT or not 2 <= self.loss.delta_femto < DELTA_UNIT:
             raise ConfigError(f"must have epsilon at most 1 and delta in [2e-15, 1), got {self.loss}", "release")
         if not 1 <= self.percent <= 90 or self._first_nano < 1:

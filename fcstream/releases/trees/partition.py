@@ -150,14 +150,14 @@ class RangeAnswer:
 
     Attributes
     ----------
-    count, sigma : float
+    value, sigma : float
         The number, and the deviation of its noise.
     cut : float
-        Part of `count` from boxes that the range cuts, in which records were taken to be spread evenly: how far off
+        Part of `value` from boxes that the range cuts, in which records were taken to be spread evenly: how far off
         that can be, no released number tells.
     """
 
-    count: float
+    value: float
     sigma: float
     cut: float
 
@@ -191,7 +191,7 @@ def count_in_range(release: Release, ranges: Mapping[str, tuple[float, float]]) 
     >>> rows = np.random.default_rng(0).normal(0, 1, (10_000, 2))
     >>> tree = fcstream.private_tree(rows, rho=0.5, step=0.01, bounds=(-5, 5))
     >>> found = fcstream.count_in_range(tree, {"x0": (0, 5), "x1": (0, 5)})
-    >>> round(found.count, -3), found.sigma < 100
+    >>> round(found.value, -3), found.sigma < 100
     (2000.0, True)
     """
     parts, features = release.parts or {}, release.features or []

@@ -1,5 +1,9 @@
 """Arguments of the functions that answer about one array."""
 
+import inspect
+import math
+import re
+
 import numpy as np
 import pytest
 
@@ -73,26 +77,139 @@ def test_one_missing_entry_leaves_whole_numbers_what_they_are():
 
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 1))
-BOUNDS = {
-    "sum": lambda bounds: f.private_sum(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
-    "tree": lambda bounds: f.private_tree(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
-    "points": lambda bounds: f.private_points(ROWS, rho=1, step=0.01, bounds=bounds, noise=seeded()).value,
-    "centers": lambda bounds: f.private_centers(
-        ROWS, 2, rho=1, step=0.01, bounds=bounds, noise=seeded()
-    ).counts.tolist(),
-    "mixture": lambda bounds: f.private_mixture(
-        ROWS, 2, rho=1, step=0.01, bounds=bounds, noise=seeded()
-    ).counts.tolist(),
+PLANE = np.random.default_rng(1).uniform(-1, 1, (300, 2))
+HINTED = {"rho": 10, "delta": 1e-6, "size_hint": 300}
+DP = {"radius": 3, "epsilon": 10, "delta": 1e-6}
+ASKED = {  # function -> its first argument and others, besides `step`, `bounds` and `noise`
+    "private_mean": ({"points": PLANE}, {"radius": 3, **HINTED}),
+    "private_sum": ({"points": PLANE}, {"rho": 1}),
+    "private_histogram": ({"values": PLANE[:, 0]}, {"rho": 1, "edges": [0.0]}),
+    "private_quantiles": ({"values": PLANE[:, 0]}, {"rho": 1, "quantiles": [0.5]}),
+    "private_variance": ({"points": PLANE}, {"radius": 3, **HINTED}),
+    "private_covariance": ({"points": PLANE}, {"rho": 1, "size_hint": 300}),
+    "private_dp_mean": ({"points": PLANE}, {"size_hint": 300, **DP}),
+    "estimate_average": ({"points": PLANE}, DP),
+    "private_centers": ({"points": PLANE}, {"k": 2, "rho": 1}),
+    "private_mixture": ({"points": PLANE}, {"k": 2, "rho": 1}),
+    "private_tree": ({"points": PLANE}, {"rho": 1}),
+    "private_points": ({"points": PLANE}, {"rho": 1}),
+    "private_marginals": ({"rows": (PLANE > 0).astype(int)}, {"rho": 1}),
+    "private_synthetic": ({"rows": (PLANE > 0).astype(int)}, {"rho": 1}),
+    "private_frequent": ({"values": ["a"] * 50}, {"rho": 1, "delta": 1e-6}),
 }
+VARIANTS = {  # other methods, which read other arguments
+    "private_mean": [
+        {"method": "ball", "center": [0, 0]},
+        {"method": "friendly"},
+        {"scale": "learned"},
+        {"radius": "search", "radius_min": 0.1, "radius_max": 1},
+    ],
+    "private_covariance": [
+        {"method": "friendly", "epsilon": 1, "delta": 1e-5, "shards": 100, "rho": None, "size_hint": None},
+    ],
+    "private_centers": [
+        {"method": method, "ball": 2, "bounds": None, "delta": 1e-6, "size_hint": 300}
+        for method in ("friendly", "ktuples", "tree", "auto")
+    ],
+    "private_mixture": [
+        {"method": method, "ball": 2, "bounds": None, "delta": 1e-6, "size_hint": 300, "spread": 0.1}
+        for method in ("friendly", "ktuples", "tree", "auto")
+    ],
+    "private_points": [{"method": "cells"}, {"method": "tree"}],
+    "private_histogram": [{"edges": None, "categories": [0.0]}],
+    "private_synthetic": [{"rho": None, "epsilon": 1, "size_hint": 300, "variant": each} for each in ("pure", "paper")],
+}
+FUNCTIONS = [name for name in f.__all__ if name.startswith(("private_", "estimate_"))]
+BOXED = [name for name in FUNCTIONS if "bounds" in inspect.signature(getattr(f, name)).parameters]
 
 
-@pytest.mark.parametrize("ask", BOUNDS.values(), ids=BOUNDS)
-def test_bounds_may_be_an_array(ask):
-    """Some functions asked for the truth value of an array."""
-    assert ask(np.array([-1, 1])) == ask((-1, 1))
-    for odd in ((-1, 1, 2), 5, "ab", None, ("x", 1)):
-        with pytest.raises(ConfigError, match=r"^bounds: must be "):
-            ask(odd)
+def asked(name, **changes):
+    """What a function answers, with some arguments changed."""
+    first, others = ASKED[name]
+    return getattr(f, name)(**first | (BOX | {"bounds": (-1, 1)} if name in BOXED else {}) | others | changes)
+
+
+def told(answer):
+    """An answer's value, as lists."""
+    assert answer.status == "released"
+    return answer.value if isinstance(answer.value, list) else answer.value.tolist()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_answer_has_its_value_under_one_name(name):
+    """Those about clusters called it `centers` and `means` alone."""
+    answer = asked(name, noise=seeded())
+    assert answer.status in ("released", "refused")
+    assert (answer.value is None) == (answer.status == "refused")
+    assert hasattr(answer, "sigma")
+    assert hasattr(answer, "private")
+    if name == "private_tree":
+        assert f.count_in_range(answer, {"x0": (0, 1)}).value > 0
+
+
+def test_every_estimator_has_the_value_of_its_answer():
+    names = {
+        "PrivateMean": "private_mean",
+        "PrivateCenters": "private_centers",
+        "PrivateCovariance": "private_covariance",
+    }
+    assert set(names) == {name for name in f.__all__ if name.startswith("Private") and hasattr(getattr(f, name), "fit")}
+    for estimator, name in names.items():
+        fitted = getattr(f, estimator)(**ASKED[name][1], **BOX | {"bounds": ([-1, -1], [1, 1])}, noise=seeded())
+        assert fitted.fit(PLANE).value_.tolist() == told(asked(name, noise=seeded()))
+
+
+@pytest.mark.parametrize("name", BOXED)
+def test_bounds_are_one_pair_or_one_for_each_column(name):
+    """Most functions took one pair for all columns, and some asked for the truth value of an array."""
+    columns = np.shape(next(iter(ASKED[name][0].values())))[1:] or (1,)
+    expected = told(asked(name, noise=seeded()))
+    for same in (
+        np.array([-1, 1]),
+        ([-1] * columns[0], [1] * columns[0]),
+        (-np.ones(columns), 1),
+        (-1, np.ones(columns)),
+    ):
+        assert told(asked(name, bounds=same, noise=seeded())) == expected
+    for odd in ((-1, 1, 2), 5, "ab", None, ("x", 1), (1, -1), ([-1] * 5, [1] * 5), [(-1, 1)] * 3, (-1, float("nan"))):
+        if odd is not None or name not in ("private_centers", "private_mixture"):
+            with pytest.raises(ConfigError, match=r"^bounds: must be "):
+                asked(name, bounds=odd)
+
+
+@pytest.mark.parametrize("name", [name for name in BOXED if "points" in ASKED[name][0] and name[0] == "p"])
+def test_every_column_has_its_own_bounds(name):
+    """What lies in one column's range and outside of the other's is left out; what is told lies in both ranges."""
+    rows = np.column_stack([PLANE[:, 0], 100 + 50 * PLANE[:, 1]])
+    far = np.concatenate([rows, np.column_stack([rows[:100, 1], rows[:100, 1]])])
+    ends = {"bounds": ([-1, 50], [1, 150]), "rho": 1e4, "epsilon": 10, "radius": 150}
+    ends = {key: value for key, value in ends.items() if key == "bounds" or key in ASKED[name][1]}
+    one, other = (asked(name, points=points, noise=seeded(), **ends) for points in (rows, far))
+    assert told(one) == told(other)
+
+
+BAD = [-1, 0, math.nan, math.inf, 1e300, 1e-300, 1e-12, 1e12, 2**60, 3, 0.5, "x", None, True, [], [5], (1, -1), (0, 0),
+       (0, 1e-9), (-1e15, 1e15), [0.7, 0.7], [2, 2, 2], object()]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_errors_name_arguments_of_the_function(name):
+    """They named keys of a configuration (`release.rho`, `features.x0.min`, `origin`), or were Python's own."""
+    own = set(inspect.signature(getattr(f, name)).parameters)
+    found = []
+    for variant in ({}, *VARIANTS.get(name, ())):
+        for argument in own - {"oracle"}:
+            for bad in BAD:
+                try:
+                    asked(name, **{"noise": seeded()} | variant | {argument: bad})
+                except ConfigError as error:
+                    found.append((f"{argument} = {bad!r}: {error}", error))
+    for about, error in found:
+        assert set(error.key.split(", ")) <= own, about
+        assert {text.split(" ")[0] for text in re.findall("`([^`]+)`", error.message)} <= own | {"Noise"}, about
+        assert not re.search(r"\b(release|features|lattice|budget|window|stream)\.\w", str(error)), about
+    assert len(found) > 50
 
 
 @pytest.mark.parametrize("ask", [f.private_centers, f.private_mixture])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -219,12 +220,31 @@ def test_what_is_wrong_is_said_in_the_words_of_the_file(section):
 
 
 def test_options_that_are_not_those_of_their_kind_are_refused():
-    with pytest.raises(ConfigError, match="release: must be a SumOptions for the kind 'sum', got a CountOptions"):
+    with pytest.raises(
+        ConfigError, match=r"release: must be `fcstream\.sections\.Sum` for the kind 'sum', got `Count`: give Sum"
+    ):
         typed(release=Count(kind="sum", rho=1.0))
     with pytest.raises(ConfigError, match=r"release\.kind: must be 'mean', .* got 'hot'"):
         typed(release=Count(kind="hot", rho=1.0))
-    with pytest.raises(ConfigError, match="got a SearchOptions"):
+    with pytest.raises(
+        ConfigError,
+        match=r"must be `fcstream\.sections\.BasicMean` for the kind 'mean' with the method 'basic', got `Mean`",
+    ):
         typed(release=Mean(method="basic", radius=3.0, rho=1.0, delta=1e-9))
+
+
+@pytest.mark.parametrize("name", registry.KINDS)
+def test_every_kind_and_method_has_a_section_that_errors_name(name):
+    """They named classes that no user imports: `TreeCentersOptions` for `Centers(method="tree")`."""
+    kind, _, method = name.partition("/")
+    options = registry.find(kind, method or None)
+    assert getattr(sections, registry.section_name(options)) is options
+
+
+def test_a_section_of_another_method_is_told_by_its_name():
+    text = "must be `fcstream.sections.TreeCenters` for the kind 'centers' with the method 'tree', got `Centers`"
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        typed(release=sections.Centers(method="tree", rho=1.0, k=3))
 
 
 def test_a_second_run_returns_what_the_first_has_released(tmp_path, caplog):
