@@ -46,8 +46,10 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except ConfigError as error:
             named = partial(argument, is_dp=kwargs.get("epsilon") is not None)
-            text = _KEY_IN_TEXT.sub(named, _ELSEWHERE.sub("", error.message))
-            raise ConfigError(text, _KEY.sub(named, error.key)) from None
+            error.key, text = _KEY.sub(named, error.key), _ELSEWHERE.sub("", error.message)
+            error.message = _KEY_IN_TEXT.sub(named, text)
+            error.args = (f"{error.key}: {error.message}",)
+            raise
 
     return asked
 
