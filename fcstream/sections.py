@@ -20,7 +20,6 @@ from .releases.clusters.tree_mixtures import TreeMixturesOptions
 from .releases.clusters.tree_release import TreeCentersOptions
 from .releases.means.approximate_dp import BasicOptions
 from .releases.means.automatic import AutoMeanOptions
-from .releases.means.mean import MeanOptions
 from .releases.means.searched import SearchOptions
 from .releases.means.tracking import TrackingOptions
 from .releases.statistics.clipped import ClippedCovarianceOptions
@@ -49,7 +48,6 @@ Mean = SearchOptions
 AutoMean = AutoMeanOptions
 TrackingMean = TrackingOptions
 BasicMean = BasicOptions
-BallMean = MeanOptions
 Count = CountOptions
 Sum = SumOptions
 Histogram = HistogramOptions

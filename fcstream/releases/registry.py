@@ -146,7 +146,7 @@ def section_name(options: type[Options]) -> str | None:
     for name in KINDS:
         kind, _, method = name.partition("/")
         if _load(name) is options:
-            return kind.title() if options is find(kind) else f"{method.title()}{kind.title()}"
+            return kind.title() if issubclass(find(kind), options) else f"{method.title()}{kind.title()}"
     return None
 
 
