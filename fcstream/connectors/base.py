@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -56,6 +57,13 @@ class Chunk:
     def latest_ms(self) -> NDArray[np.int64]:
         """Return the latest time at which each message can have arrived."""
         return self.timestamps_ms if self.receipts_ms is None else self.receipts_ms
+
+    def part(self, start: int, stop: int) -> Chunk:
+        """Return the messages from `start` to before `stop`, counted from 0."""
+        cut = slice(start, stop)
+        receipts = None if self.receipts_ms is None else self.receipts_ms[cut]
+        envelopes = None if self.envelopes is None else self.envelopes[cut]
+        return Chunk(self.partition, self.offsets[cut], self.timestamps_ms[cut], self.bodies[cut], receipts, envelopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,16 @@ class LiveSource(Protocol):
 
     def close(self) -> None:
         """Close the source without committing anything; may be called again."""
+
+
+@runtime_checkable
+class QuarantiningSource(Protocol):
+    """A `LiveSource` of one partition that notes what is being decoded, and hands over a message at which its process
+    died twice as one that no format can read.
+    """
+
+    def decoding(self, first: int, stop: int) -> AbstractContextManager[None]:
+        """Note, until the end of the block, that the messages from `first` to before `stop` are being decoded."""
 
 
 @runtime_checkable

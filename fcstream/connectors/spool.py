@@ -7,9 +7,10 @@ after the spool took it and before the broker handled the acknowledgement. Such 
 unless the operator names an identity of deliveries (AMQP's ``?delivery_id=message_id``, a user property of MQTT). Then
 the identities of the last `MEMORY` messages are remembered, across restarts too.
 
-The files have mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs; and
-segments ``FIRST.rows``, named after their first record. A segment is a row of frames. The first one has no records but
-the ids of earlier ones; each `Spool.append` adds one more::
+The files have mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs;
+``decoding`` and ``quarantine`` (see `fcstream.connectors.quarantine`); and segments ``FIRST.rows``, named after their
+first record. A segment is a row of frames. The first one has no records but the ids of earlier ones; each
+`Spool.append` adds one more::
 
     magic, first record, count, number of ids, of timestamps, receipt, bytes | crc32 |
     lengths, timestamps, ids, bodies | crc32 | end
@@ -37,6 +38,7 @@ import numpy as np
 from ..errors import ConfigError, SourceError
 from ..runtime.disk import lock_file, sync_folder
 from ..runtime.undo import on_error
+from .quarantine import FILES, Quarantine
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
@@ -45,7 +47,7 @@ messages.
 """
 MIN_BYTES = 1 << 20
 UNREADABLE = b"\xc1"
-"""Stands for a message that is too large: it is not text, and MessagePack never uses this byte."""
+"""Stands for a message that is too large, or in quarantine: it is not text, and MessagePack never uses this byte."""
 _LARGE = 2048  # bytes; below it, one copy costs less than many pieces
 _PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that fit a processor's cache; parts that a system writes at once
 ID_BYTES = 16
@@ -146,9 +148,11 @@ class Spool:
         # The record with which the next frame begins, and the frames from there on.
         self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (-1, iter(()))
         self._fds: dict[str, int] = {}
+        self.quarantine: Quarantine | None = None
         with on_error(self.close), self._telling("opened"):
             self._claim()
             self._recover()
+            self.quarantine = Quarantine(self.folder, self.position)
 
     @property
     def stored_bytes(self) -> int:
@@ -246,7 +250,14 @@ class Spool:
                 after, rows = next(frames if at == number else (frames := self._frames(number)))
             self._next_frame = (after, frames)
         skip = number - rows.first
-        return rows.part(skip) if skip else rows
+        found = rows.part(skip) if skip else rows
+        bad = [] if self.quarantine is None else self.quarantine.numbers
+        for each in bad:
+            if number <= each < number + len(found.bodies):
+                bodies = found.bodies.copy()
+                bodies[each - number] = UNREADABLE
+                found = found._replace(bodies=bodies)
+        return found
 
     def commit(self, number: int) -> None:
         """Note durably that a restart reads from this record on, and delete what is not needed; the position never goes
@@ -280,6 +291,9 @@ class Spool:
     def close(self) -> None:
         """Close the spool; may be called again."""
         self._next_frame = (-1, iter(()))
+        if self.quarantine is not None:
+            self.quarantine.close()
+            self.quarantine = None
         for name in list(self._fds):
             os.close(self._fds.pop(name))
 
@@ -303,7 +317,7 @@ class Spool:
         for path in absent:
             sync_folder(path.parent)
         for name in os.listdir(self.folder):
-            if name not in ("lock", "position", "position.new") and not _NAME.fullmatch(name):
+            if name not in ("lock", "position", "position.new", *FILES) and not _NAME.fullmatch(name):
                 raise SourceError(
                     f"{self.folder} must be for the spool alone, it holds {name!r}: choose another folder"
                 )

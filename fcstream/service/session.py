@@ -15,7 +15,7 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, RefusingSource
+from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, QuarantiningSource, RefusingSource
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
@@ -31,6 +31,8 @@ from .publisher import LONGEST_WAIT_S, Publisher
 LOG = logging.getLogger("fcstream.service")
 POLL_MESSAGES = 4096
 _COMMIT_EVERY_S = 1.0
+_SLICE_BYTES = 1 << 20
+"""Most bytes of messages that are decoded together."""
 _POSITION = (1 << 63) - 1
 _SILENCE_S = 1.0
 
@@ -115,6 +117,8 @@ class Session:
         self._heard = time.monotonic()  # when the source last showed that it is alive
         self._keeping = source if isinstance(source, PrefetchingSource) else None
         self._dropped = 0 if self._keeping is None else self._keeping.duplicates
+        self._quarantining = source if isinstance(source, QuarantiningSource) else None
+        self._left: deque[list[Chunk]] = deque()  # was polled, and is not counted yet
         self._incomplete = -1  # last window that may lack messages
 
     def start(self) -> None:
@@ -148,7 +152,7 @@ class Session:
     @property
     def input_has_ended(self) -> bool:
         """Return whether the source ended, and a restart finds all that it had. Its windows may still be open."""
-        return isinstance(self._source, EndingSource) and self._source.has_ended
+        return isinstance(self._source, EndingSource) and self._source.has_ended and not self._left
 
     def drain_refused(self) -> Mapping[str, int]:
         """Return how many bodies a source into which others push refused since the last call, by reason."""
@@ -184,20 +188,34 @@ class Session:
     def _read(self, wait_s: float) -> None:
         # a commit may have shown a rebalance, and what is polled now would be lost with this session
         self._check_partitions()
+        if not self._left:
+            self._poll(wait_s)
+        if self._left:
+            self._count_some()
+
+    def _poll(self, wait_s: float) -> None:
         with calling("source"):
             polled = self._source.poll(POLL_MESSAGES, wait_s)
         self._check_silence(bool(polled))
         self._update_spool_bytes()
-        chunks = [self._unseen(chunk) for chunk in polled]
         self._check_partitions()
         self._note_gaps()
+        self._time.observe([chunk for chunk in polled if len(chunk.offsets)])
+        # the keys that may come depend on the partition
+        apart = [polled] if self._assigned_keys is None else [[chunk] for chunk in polled]
+        self._left += chain.from_iterable(map(_slices, apart))
+
+    def _count_some(self) -> None:
+        """Count some of the messages that were polled, so few that a service which is to end does so soon."""
+        chunks = [self._unseen(chunk) for chunk in self._left.popleft()]
         chunks = [chunk for chunk in chunks if len(chunk.offsets)]
-        self._time.observe(chunks)
-        if self._assigned_keys is None and chunks:
+        if not chunks:
+            return
+        if self._quarantining is None:
             self._count_chunks(chunks)
-        else:  # the keys that may come depend on the partition
-            for chunk in chunks:
-                self._count_chunks([chunk])
+        else:
+            with self._quarantining.decoding(int(chunks[0].offsets[0]), int(chunks[-1].offsets[-1]) + 1):
+                self._count_chunks(chunks)
 
     def _check_silence(self, is_heard: bool) -> None:
         """Ask a source that brings nothing whether it is alive, because many clients wait without an error."""
@@ -306,6 +324,8 @@ class Session:
         self._publisher.close_due(now)
 
     def _is_behind(self, ends: Mapping[str, int]) -> bool:
+        if self._left:
+            return True
         with calling("source"):
             return self._source.behind(ends)
 
@@ -319,6 +339,24 @@ def _check_clock(kind: str, source: LiveSource) -> None:
             "records late",
             "window.clock",
         )
+
+
+def _slices(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """Divide messages into groups of at most `_SLICE_BYTES`, or of one message."""
+    if sum(sum(map(len, chunk.bodies)) for chunk in chunks) <= _SLICE_BYTES:
+        return [list(chunks)] if chunks else []
+    groups: list[list[Chunk]] = [[]]
+    size = 0
+    for chunk in chunks:
+        start = 0
+        for i, body in enumerate(chunk.bodies):
+            if size + len(body) > _SLICE_BYTES and size:
+                groups[-1].append(chunk.part(start, i))
+                groups.append([])
+                start, size = i, 0
+            size += len(body)
+        groups[-1].append(chunk.part(start, len(chunk.bodies)))
+    return groups
 
 
 class Rebalanced(FcstreamError):

@@ -127,6 +127,7 @@ INSIDE = {
         "sinks",
         "sources",
         "spool",
+        "quarantine",
         "urls",
     ],
     "connectors.http": ["probe", "source", "bodies", "content", "otlp", "__init__", "access", "answers", "sink"],

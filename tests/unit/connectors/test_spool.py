@@ -57,6 +57,7 @@ def test_modes_and_files(tmp_path):
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in spool.folder.iterdir()} == {
         "lock": 0o600,
         "position": 0o600,
+        "decoding": 0o600,
         f"{0:020d}.rows": 0o600,
     }
     spool.close()
