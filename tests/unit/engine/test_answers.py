@@ -336,16 +336,6 @@ def test_sums_of_users_agree_with_python_integers_beyond_64_bits():
     assert found == clipped | {"1": 2**53 - 1}
 
 
-def test_only_users_with_a_record_in_some_answer_are_charged():
-    wish = {"name": "busy", "kind": "count", "rho": 100.0, "where": {"status": ["busy"]}}
-    config = configuration(wish, stream=USERS, budget={"rho": 100.0})
-    engine = Engine(config, noise=Noise(SeededEntropy(0)))
-    engine.push([1, 11_000], [[0, 0, 0.0], [0, 0, 1.0]], ids=["a", "a"])
-    engine.push([2, 11_001], [[0, 0, 1.0], [0, 0, 1.0]], ids=["b", "b"])
-    first, second, *_ = engine.close()
-    assert (round(first.value[0]), round(second.value[0])) == (1, 1)  # "a" was not charged for the first, "b" was
-
-
 def test_a_flood_of_users_of_one_answer_leaves_the_others():
     core = {"kind": "mean", "radius": 20.0, "rho": 2.0, "delta": 1e-6, "size_hint": 100, "features": ["speed"]}
     wishes = [

@@ -200,7 +200,7 @@ def test_searches_and_windows_of_a_user_share_one_filter(tmp_path):
         releases = engine.close()
         assert engine.spent.fits(config.job.terms.capacity)
     reasons = {one.window_open_ms: one.reason for one in releases if one.key == "k0"}
-    opens = [PERIOD_MS + i * WINDOW_MS for i in range(8)]
+    opens = [PERIOD_MS + i * WINDOW_MS for i in range(10)]  # a search that is refused leaves the keys as they were
     assert reasons == dict.fromkeys(opens[:4]) | dict.fromkeys(opens[4:], "budget_exhausted")
     assert [one.reason for one in releases if one.key is None] == [None, None, "budget_exhausted"]
 
