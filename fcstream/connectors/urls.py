@@ -184,6 +184,8 @@ def mask(url: str) -> str:
     ``passwrd=`` holds a password too. Where the parts cannot be separated, because special characters were not
     percent-encoded, only the scheme is left. Placeholders may stay, because they reveal nothing.
     """
+    if url == "memory:":
+        return url
     if url.startswith(_FILES):
         kind, _, location = url.partition(":")
         if not is_url(location):

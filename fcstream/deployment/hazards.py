@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..accounting.strength import FAIR, STRONG, WEAK, strength_of
 from ..planning.plan import message_note
-from ..releases.descriptions import description_of
+from ..releases.descriptions import told_of
 from ..releases.registry import method_of
 from .document import Block, DocumentSection, HazardAnswer, Paragraph, code, spell
 from .facts import DeploymentFacts
@@ -85,8 +85,8 @@ def _many_analyses(facts: DeploymentFacts) -> Answer:
     cap = facts.guarantee
     per_day = facts.plan.windows_per_day
     text = (
-        f"{per_day:g} windows a day are released"
-        + (", by each key," if facts.job.has_keys else "")
+        f"{per_day:g} window{'' if per_day == 1 else 's'} a day {'is' if per_day == 1 else 'are'} released"
+        + (" by each key" if facts.job.has_keys else "")
         + f" and add up. {_capital(facts.keeping.place)} counts them before anything is published, and nothing is "
         f"published that does not fit into rho = {cap.rho:g}, delta = {cap.delta:g}."
     )
@@ -201,7 +201,7 @@ def _other_releases(facts: DeploymentFacts) -> Answer:
 
 
 def _custom(facts: DeploymentFacts) -> Answer:
-    foreign = [name_of(options) for options in facts.config.releases if description_of(options) is None]
+    foreign = [name_of(options) for options in facts.config.releases if told_of(options) is None]
     if foreign:
         listed = _capital(", ".join(foreign))
         return "attention", f"{listed} comes from another package, which must prove and test its own mechanism."
@@ -248,7 +248,7 @@ def _human_bias(facts: DeploymentFacts) -> Answer:
 def _statistical_bias(facts: DeploymentFacts) -> Answer:
     parts = []
     for options in facts.config.releases:
-        found = description_of(options)
+        found = told_of(options)
         parts.append(f"{_capital(name_of(options))}. {'Not described.' if found is None else found.bias}")
     biased = any(". None" not in part for part in parts)
     return ("attention" if biased else "met"), " ".join(parts)

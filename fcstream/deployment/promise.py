@@ -12,7 +12,7 @@ from ..config.durations import NOW
 from ..connectors.urls import mask
 from ..planning.plan import message_note
 from ..planning.stream_plan import StreamPlan
-from ..releases.descriptions import description_of
+from ..releases.descriptions import told_of
 from ..releases.options import Options
 from ..runtime.words import many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, HazardAnswer, Paragraph, code, spell
@@ -88,7 +88,7 @@ def _capital(text: str) -> str:
 
 def what_of(options: Options, unit: str) -> str:
     """Say what an answer publishes about a window; with the unit ``user`` it counts users."""
-    found = description_of(options)
+    found = told_of(options)
     if found is None:
         return "what another package declares"
     return re.sub(r"\b(numbers? of) records\b", r"\1 users", found.what) if unit == "user" else found.what
@@ -141,8 +141,13 @@ def _person(facts: DeploymentFacts) -> str:
             return f"{text}."
         return f"{text}; the schedule ends it, after {many(facts.plan.windows, 'window')}."
     if one_year.cap[1] <= one_year.epsilons[1]:
-        return f"{text} There the guarantee stops it, {facts.keeping.lasts}."
-    return f"{text} The guarantee stops it at epsilon {number(one_year.cap[1])}, {facts.keeping.lasts}."
+        text += f" There the guarantee stops it, {facts.keeping.lasts}."
+    else:
+        text += f" The guarantee stops it at epsilon {number(one_year.cap[1])}, {facts.keeping.lasts}."
+    for line in facts.lines:
+        if line.name == "all windows" and line.bounds[1] < one_year.bounds[1]:
+            text += f" The schedule ends sooner, after {many(facts.plan.windows or 0, 'window')}: {lost(line)} by then."
+    return text
 
 
 def _publisher(facts: DeploymentFacts) -> str:
@@ -231,9 +236,9 @@ def released(facts: DeploymentFacts) -> DocumentSection:
             (
                 f"A window covers {_one(length)}, and one opens every {slide}, from {first} on: "
                 f"{facts.plan.windows_per_day:g} a day. {overlap}{last}",
-                f"Every window of that public schedule is answered, {_until(facts)}an empty one too: with numbers, or "
-                "with a refusal and its reason. A refusal is decided by noisy numbers and public facts alone, and what "
-                "it tells is within the guarantee. "
+                f"Every window of that public schedule is answered, {_from(facts)}{_until(facts)}an empty one too: "
+                "with numbers, or with a refusal and its reason. A refusal is decided by noisy numbers and public "
+                "facts alone, and what it tells is within the guarantee. "
                 + (
                     "A second process draws every window anew, for another loss."
                     if facts.keeping.forgets
@@ -284,7 +289,7 @@ def _keys(facts: DeploymentFacts) -> Iterator[str]:
     shown = ", ".join(map(code, job.keys[:20])) + (f" and {len(job.keys) - 20} more" if len(job.keys) > 20 else "")
     yield (
         f"The stream is divided by {code(stream.key)}: each of {many(len(job.keys), 'key')} ({shown}) is answered by "
-        "itself, at every window. The list is public and comes from the configuration, never from the data."
+        "itself, at every window. The list is public: it comes from the configuration."
     )
 
 
@@ -448,6 +453,10 @@ def _without_room(facts: DeploymentFacts) -> str:
     return f"{'the run ends' if facts.job.spending.stops else 'it is refused'} when there is no room"
 
 
+def _from(facts: DeploymentFacts) -> str:
+    return "from the stream's first run on, " if facts.is_live else ""
+
+
 def _until(facts: DeploymentFacts) -> str:
     return "until the budget is used up and the run ends, " if facts.job.spending.stops else ""
 
@@ -491,7 +500,7 @@ def losses(facts: DeploymentFacts) -> DocumentSection:
         blocks.append(
             Paragraph(
                 f"The budget{share} of somebody present in every window lasts {many(lasting, 'window')}, {days:.3g} "
-                f"days. After that {_afterwards(facts)}."
+                f"days. {_afterwards(facts, lasting)}."
             )
         )
     return DocumentSection("losses", "What one person can lose", tuple(blocks))
@@ -507,5 +516,7 @@ def _row(line: LossLine) -> tuple[str, ...]:
     return (line.situation, number(line.rho), f"{line.delta:.3g}", *shown)
 
 
-def _afterwards(facts: DeploymentFacts) -> str:
-    return "the run ends" if facts.job.spending.stops else "windows are refused"
+def _afterwards(facts: DeploymentFacts, lasting: int) -> str:
+    if facts.plan.windows is not None and facts.plan.windows <= lasting:
+        return "The schedule ends before that, or with it"
+    return f"After that {'the run ends' if facts.job.spending.stops else 'windows are refused'}"

@@ -38,8 +38,8 @@ _UNITS = {
     ),
     "user": ProvenTopic(
         "users",
-        "Each user has a budget. A window charges every user who takes part, all the same; who has none left is left "
-        "out.",
+        "A window charges every user who takes part, all the same, and is refused once a user present in every "
+        "window has no room: no user has spent more.",
         (FZ21, WRRW23, OURS),
         ("8.3",),
         ("2.4",),

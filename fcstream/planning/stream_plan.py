@@ -267,7 +267,9 @@ class StreamPlan:
     def _key_lines(self) -> list[str]:
         if self.keys is None and self.search is None:
             return []
-        lines = [f"{self.keys} keys, each released by itself: everything below is about one of them"]
+        lines = [
+            f"{self.keys} keys, each released by itself: what follows is about one of them, the last lines about all"
+        ]
         lines = lines if self.search is None else self.search.lines(self.unit)
         if self.keys_chosen is not None:
             lines.append(

@@ -6,7 +6,7 @@ cited exists. Kinds of other packages have no entry: a report says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .options import Options
 from .registry import method_of
@@ -22,7 +22,8 @@ OURS = "the authors of fcstream; proof in docs/design"
 _EXACT_NOISE = "Noise is a discrete Gaussian on whole numbers, drawn exactly."
 _OF_THE_CORE = (
     "Records outside of the core do not count, and far ones are moved to the border of a ball: on skewed data the "
-    "value lies on the side of the bulk. `sigma` does not contain that error, and no private number tells it."
+    "value lies on the side of the bulk. `sigma` does not contain that error. `tail_share`, where it is released, "
+    "tells how many lay outside, and not how far."
 )
 _MEASURED = (
     "Measured on 1,000 windows of 600 normal readings: value plus or minus 2 sigma held the mean of the records in "
@@ -64,8 +65,18 @@ _MEAN = "one number for each feature: the mean of the normal records"
 _RECENTERED = (
     "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
     "rough center, a noisy histogram of distances a radius; then two noisy means of the core, clipped to balls "
-    "around better and better centers, are taken. With `outliers` clip these three are of all records."
+    "around better and better centers, are taken."
 )
+_CLIPPED = (
+    "one number for each feature: the mean of all records, far ones moved nearer",
+    "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
+    "rough center. A noisy histogram of all records' distances gives a radius; then two noisy means of all "
+    "records, clipped to balls around better and better centers, are taken.",
+    "No record is left out. Far ones are moved to a border at which noise and the error of that are about alike: "
+    "on skewed data the value lies on the side of the bulk. `sigma` does not contain that error; `tail_share` "
+    "tells how many lay outside.",
+)
+"""What is released, the mechanism and the bias with `outliers` clip."""
 _CENTERS = KindDescription(
     "the centers of k groups of records, with noisy numbers of records",
     "Coins divide the records into many shards, and a clustering program finds k centers in each. Where the shards "
@@ -178,8 +189,7 @@ DESCRIPTIONS = {
     "mean/recentered": KindDescription(
         _MEAN,
         _RECENTERED,
-        f"{_OF_THE_CORE} With `outliers` clip no record is left out, and far ones are moved to a border at which noise "
-        f"and that error are about alike. `tail_share` tells how many lay outside. {_MEASURED}",
+        f"{_OF_THE_CORE} {_MEASURED}",
         (FC22, CKS20, OURS),
         ("5.4", "4.2"),
         ("5.4", "3.2", "5.1", "5.3"),
@@ -461,6 +471,15 @@ def description_of(options: Options) -> KindDescription | None:
     """Find the description of a kind and method; None for kinds of other packages."""
     method = method_of(options)
     return DESCRIPTIONS.get(options.kind if method is None else f"{options.kind}/{method}")
+
+
+def told_of(options: Options) -> KindDescription | None:
+    """Find the description of a kind and method, in the words of the settings that it was given."""
+    found = description_of(options)
+    if found is None or not getattr(options, "clips", False):
+        return found
+    what, mechanism, bias = _CLIPPED
+    return replace(found, what=what, mechanism=mechanism, bias=bias)
 
 
 def variations_of(options: Options) -> list[Variation]:

@@ -47,6 +47,8 @@ MEMORY = {"ledger": {"url": "memory:"}}
 SERVER = {"ledger": {"url": "postgresql://db/x"}}
 FILES = {"clock": "eof", "end": "2026-01-02T00:00:00Z"}
 STOP, REFUSE = {"budget": {**EXACT, "exhausted": "stop"}}, {"budget": {"exhausted": "refuse"}}
+CLIPS, SHARE = {"outliers": "clip"}, {"outliers": 0.05}
+ROOM = {"budget": {"rho": 4.0, "delta": 1e-6}}
 PLAIN = sample()["release"]
 MEDIAN = {"kind": "quantiles", "quantiles": [0.5], "feature": "a"}
 MUCH = {**EXACT, "rho": 100.0}
@@ -96,6 +98,11 @@ FACTS = [
     ("That is strong", STREAM | LITTLE, {"budget": {"rho": 1.0}}),
     ("protects weakly", STREAM | {"budget": MUCH}, {"budget": {"rho": 1.0}}),
     ("and to whoever opens the page", STREAM | PAGE, {"service": {"page": False}}),
+    ("the mean of all records, far ones moved nearer", EVENTS | {"release": PLAIN | CLIPS} | ROOM, {"release": SHARE}),
+    ("Records outside of the core do not count", EVENTS | {"release": PLAIN | SHARE} | ROOM, {"release": CLIPS}),
+    ("from the stream's first run on, ", EVENTS | {"window": LIVE}, {"window": FILES}),
+    ("The schedule ends before that, or with it", STREAM, {"window": {"end": "1970-01-02T00:00:00Z"}}),
+    ("`memory:`", STREAM | MEMORY, {"ledger": {"url": "sqlite:l.db"}}),
     ("numbers may be negative, and carry `sigma`", STREAM, {"release": MEDIAN}),
 ]  # fmt: skip
 
