@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,7 +48,7 @@ def run(
     """
     from ..connectors import is_live
 
-    loads = [partial(load, path, **urls) for path in configs]
+    loads = [partial(_load, path, **urls) for path in configs]
     loaded = [load_one() for load_one in loads]
     live = [is_live(_source_url(config)) for config in loaded]
     if master is not None and runner != "spark":
@@ -165,7 +165,6 @@ def _run_to_end(config: Config, report: RunReport, runner: str, master: str | No
         report.warn(text)
     if runner == "local":
         check_file(_source_url(config))
-    _keep_apart(config)
     if config.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {config.window.clock!r}", "window.clock")
     report.makes_ledger = config.ledger is not None and _is_new_file(config.ledger.url)
@@ -219,6 +218,13 @@ def _run_here(config: Config, report: RunReport, progress: ProgressLine, uncheck
     return summary
 
 
+def _load(path: str, **urls: Any) -> Config:
+    """Read a configuration, also again while a service runs, and check that its files are different ones."""
+    config = load(path, **urls)
+    _keep_apart(config)
+    return config
+
+
 def _keep_apart(config: Config) -> None:
     """Refuse one file in two roles: a sink on the ledger would destroy it."""
     from ..connectors.urls import mask
@@ -227,7 +233,7 @@ def _keep_apart(config: Config) -> None:
     for role in ("source", "sink", "ledger", "dead_letter"):
         section = getattr(config, role)
         path = section.url.partition(":")[2] if section else ""
-        if path and path != "-":
+        if path and path != "-" and not path.startswith("//"):  # a server may have several roles
             for name in (path, f"{path}-wal") if role == "ledger" else (path,):
                 other = roles.setdefault(os.path.realpath(name), role)
                 if other != role:

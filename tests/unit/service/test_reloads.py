@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,10 +16,11 @@ from support.status import SENTINEL, URL, ask, live, watched
 
 from fcstream import ConfigError, FcstreamError
 from fcstream.accounting.losses import PrivacyLoss
+from fcstream.cli.run import _load
 from fcstream.connectors.retry import BrokerLost, with_patience
 from fcstream.errors import LedgerDamaged, LedgerMismatch, SinkError
 from fcstream.service.logs import logging_as
-from fcstream.service.reload import ActiveConfig, _opens_alike, needs_restart, what_a_restart_does
+from fcstream.service.reload import ActiveConfig, Reloader, _opens_alike, needs_restart, what_a_restart_does
 from fcstream.service.signals import signals
 from fcstream.service.systemd import SystemdNotifier
 
@@ -189,6 +191,22 @@ def test_a_key_that_is_dropped_is_not_announced_as_a_restart():
     old, new = live(**users), live(**users | {"stream": users["stream"] | {"keys": ["a", "c"]}})
     parts = [SimpleNamespace(job=old.job.part(key), spent=PrivacyLoss(), spent_total=None) for key in "ab"]
     assert "would be refused too: stream.keys" in what_a_restart_does(old, new, needs_restart(old, new), parts)
+
+
+def test_a_reload_cannot_make_the_ledger_a_sink(tmp_path):
+    """Files were kept apart for runs of files only: a service would have written releases into its own ledger."""
+    path = tmp_path / "live.toml"
+    path.write_text(
+        '[stream]\nname = "s"\n[window]\nlength = "10s"\nclock = "broker"\nstart = "now"\n[release]\nkind = "count"\nrho = 0.5\n'
+        '[budget]\nrho = 1.0\ndelta = 0.0\n[source]\nurl = "redis://h/0?stream=s"\n'
+        f'[sink]\nurl = "jsonl:{tmp_path}/x.db"\n[ledger]\nurl = "sqlite:{tmp_path}/y.db"\n'
+    )
+    status, current = watched(), ActiveConfig(_load(str(path)))
+    reload = Reloader(partial(_load, str(path)), current, status, lambda _: None)
+    path.write_text(path.read_text().replace("x.db", "y.db"))
+    reload()
+    assert status.reloads["refused"] == 1
+    assert current.config.sink.url.endswith("x.db")
 
 
 def test_an_error_that_no_configuration_caused_is_not_undone():
