@@ -197,7 +197,8 @@ def test_a_reload_cannot_make_the_ledger_a_sink(tmp_path):
     """Files were kept apart for runs of files only: a service would have written releases into its own ledger."""
     path = tmp_path / "live.toml"
     path.write_text(
-        '[stream]\nname = "s"\n[window]\nlength = "10s"\nclock = "broker"\nstart = "now"\n[release]\nkind = "count"\nrho = 0.5\n'
+        '[stream]\nname = "s"\n[window]\nlength = "10s"\nclock = "broker"\nstart = "now"\n'
+        '[release]\nkind = "count"\nrho = 0.5\n'
         '[budget]\nrho = 1.0\ndelta = 0.0\n[source]\nurl = "redis://h/0?stream=s"\n'
         f'[sink]\nurl = "jsonl:{tmp_path}/x.db"\n[ledger]\nurl = "sqlite:{tmp_path}/y.db"\n'
     )
