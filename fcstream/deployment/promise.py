@@ -11,7 +11,7 @@ from ..accounting.strength import STRONG
 from ..config.durations import NOW
 from ..connectors.urls import mask
 from ..planning.plan import message_note
-from ..planning.stream_plan import StreamPlan
+from ..planning.stream_plan import StreamPlan, points_of
 from ..releases.descriptions import told_of
 from ..releases.options import Options
 from ..runtime.words import many
@@ -280,9 +280,10 @@ def _keys(facts: DeploymentFacts) -> Iterator[str]:
         first = ", ".join(map(code, job.finder.first)) or "none"
         yield (
             f"The stream is divided by {code(stream.key)}, and which keys there are is found: after every "
-            f"{many(search.windows, 'window')} a private search tells the keys that many records have (a noisy number "
-            f"of {search.threshold} or more), and each of these is answered by itself until the next search. The keys "
-            f"of the first period are declared: {first}. That a key is told is a release too, and is paid for."
+            f"{many(search.windows, 'window')} a private search tells the keys that many {points_of(facts.unit)} have "
+            f"(a noisy number of {search.threshold} or more), and each of these is answered by itself until the next "
+            f"search. The keys of the first period are declared: {first}. That a key is told is a release too, and is "
+            "paid for."
         )
     if not job.keys:
         return

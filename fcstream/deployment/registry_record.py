@@ -136,7 +136,8 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     yield (
         "deployment.dp_variant.unprotected_quantities",
         "None in the releases. Public are the configuration, the schedule, the names of declared keys, levels and "
-        "features." + (" Alarms of the service, for operators, cost besides: see what is not covered." * facts.is_live),
+        "features."
+        + (" Alarms of the service, for operators, cost besides (PRIVACY.md of the program)." * facts.is_live),
     )
     yield "deployment.privacy_loss.privacy_unit", unit[0]
     yield (
@@ -167,7 +168,8 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     yield "deployment.deployment_model.access_type", "Non-interactive"
     yield (
         "deployment.accounting.post_processing",
-        "None that changes a published number, but for what the mechanisms say. Published lines are final.",
+        "None that changes a published number, but for what the mechanisms say."
+        + ("" if facts.keeping.forgets else " Published lines are final."),
     )
     rested = " ".join(f"{_capital(each.name)}: {each.sentence}" for each in topics(facts))
     yield "deployment.accounting.composition", f"Sums of zCDP, before anything is published. {rested}"

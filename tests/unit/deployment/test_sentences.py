@@ -67,6 +67,7 @@ FACTS = [
     ("drawn once more at most", STREAM, MEMORY),
     ("never changed or drawn again", STREAM, MEMORY),
     ("The budget is never reset", STREAM, MEMORY),
+    ("Published lines are final", STREAM, MEMORY),
     ("which the ledger refuses", STREAM, MEMORY),
     ("a run with another one is refused", STREAM, MEMORY),
     ("older copy of the ledger that is put back", STREAM, MEMORY),
