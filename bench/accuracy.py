@@ -75,6 +75,7 @@ def answer(rows: np.ndarray, **options: object) -> np.ndarray:
     """A private mean; where it is refused, infinite."""
     n, d = rows.shape
     known = {"radius": math.sqrt(2) * (math.sqrt(d) + math.sqrt(math.log(100 * n))), "spread": math.sqrt(d)}
+    known["outliers"] = "leave_out"
     found = fcstream.private_mean(
         rows, rho=1, delta=1e-8, size_hint=n, **{"step": 1e-3, "bounds": (-2e6, 2e6), **known, **options}
     )

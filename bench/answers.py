@@ -20,7 +20,7 @@ from fcstream import Engine
 from fcstream.engine.intake import read_pushed
 
 WINDOWS = 10
-CORE = {"kind": "mean", "radius": 2.0, "rho": 0.2, "delta": 1e-9, "size_hint": 5000}
+CORE = {"kind": "mean", "radius": 2.0, "rho": 0.2, "delta": 1e-9, "size_hint": 5000, "outliers": "leave_out"}
 ANSWERS = [
     {"name": "mean", **CORE},
     {"name": "variance", **CORE, "kind": "variance"},

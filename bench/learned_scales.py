@@ -91,6 +91,7 @@ def array(seeds: int) -> None:
                 scale = np.maximum(high - low, 1e-3)
                 radius = 3 * math.sqrt(d)
                 known = {"rho": rho, "delta": DELTA, "size_hint": n, "noise": Noise(SeededEntropy(seed))}
+                known["outliers"] = "leave_out"
                 told = fcstream.private_mean(rows / scale, radius=radius, step=STEP, bounds=(-1e9, 1e9), **known)
                 own = fcstream.private_mean(rows, radius=radius, step=STEP, bounds=BOUNDS, scale="learned", **known)
                 whole = 3 * float(np.linalg.norm(scale))

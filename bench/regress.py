@@ -98,7 +98,7 @@ def _noise() -> Work:
 
 
 COUNT = {"kind": "count", "rho": 0.1}
-MEAN = {"kind": "mean", "radius": 5.0, "rho": 0.5, "delta": 1e-9, "size_hint": 1000}
+MEAN = {"kind": "mean", "radius": 5.0, "rho": 0.5, "delta": 1e-9, "size_hint": 1000, "outliers": "leave_out"}
 CASES: dict[str, Callable[[], Work]] = {
     "start": _start,
     "noise": _noise,

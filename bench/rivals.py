@@ -141,7 +141,7 @@ def _off(truth: list[np.ndarray], k: int, value: np.ndarray) -> float:
 
 
 def _means(rows: list[np.ndarray], error: Callable[[int, np.ndarray], float], **options: Any) -> list[float | str]:
-    answers = [fcstream.private_mean(one, **options) for one in rows]
+    answers = [fcstream.private_mean(one, **{"outliers": "leave_out", **options}) for one in rows]
     return [str(x.reason) if x.value is None else error(k, np.array(x.value)) for k, x in enumerate(answers)]
 
 

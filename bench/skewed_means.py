@@ -4,9 +4,10 @@
 
 Distances are Euclidean, root mean squares over seeds, from the mean of ALL records, in scales: the difference of a
 column's quartiles. `ideal` is told the true mean and has the best of 60 radii, chosen with the truth, for a ball around
-it with 60% of rho: noise and what clipping takes, together. `left out` is the default, `clip` has outliers = "clip";
-in brackets the ratio to the ideal. `sigma` is the length of the release's own, `share` the median of its tail_share.
-Releases are told a range of 10,000 scales on either side and a radius of four scales for each root of a column.
+it with 60% of rho: noise and what clipping takes, together. `clip` is the default, `left out` has outliers =
+"leave_out"; in brackets the ratio to the ideal. `sigma` is the length of the release's own, `share` the median of its
+tail_share. Releases are told a range of 10,000 scales on either side and a radius of four scales for each root of a
+column.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def measure(name: str, seeds: int, clips: bool) -> None:
     truth, best = rows.mean(axis=0), ideal(rows, rho)
     line = f"{name:12} n={len(rows)} d={rows.shape[1]} rho={rho:g} ideal {best:.4f}"
     step = 1e-4 if rows.shape[1] < 100 else 1e-3
-    for way, outliers in (("left out", 0.0), ("clip", "clip"))[: 2 if clips else 1]:
+    for way, outliers in (("left out", "leave_out"), ("clip", "clip"))[: 2 if clips else 1]:
         answers = [
             fcstream.private_mean(
                 rows, radius=radius, rho=rho, delta=1e-9, size_hint=len(rows), step=step, bounds=(-1e4, 1e4),

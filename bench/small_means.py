@@ -18,7 +18,7 @@ def errors(size: int) -> np.ndarray:
     for seed in range(WINDOWS):
         rows = np.random.default_rng(seed).normal(20.0, 1.0, (size, 1))
         answer = private_mean(
-            rows, radius=6, rho=0.2, delta=1e-9, size_hint=size, step=0.01, bounds=(-50, 200),
+            rows, radius=6, rho=0.2, delta=1e-9, size_hint=size, step=0.01, bounds=(-50, 200), outliers="leave_out",
             noise=Noise(SeededEntropy(seed)),
         )  # fmt: skip
         if answer.value is not None and answer.sigma is not None:

@@ -27,7 +27,7 @@ from fcstream.config import Config
 from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.base import Outcome, PointMechanism
-from fcstream.releases.means.mean import BallMean
+from fcstream.releases.means.ball import BallMean
 from fcstream.releases.means.zooming import ZoomingMean
 from fcstream.releases.trees.growing import PublicBox
 

@@ -27,7 +27,12 @@ axes.loglog(
     label="noise for the public range, -40 to 80 °C",
 )
 axes.loglog(
-    SPREADS, [sigma(rows, radius=3.0) for rows in data], "o-", color="C0", markersize=4, label="noise for the core"
+    SPREADS,
+    [sigma(rows, radius=3.0, outliers="leave_out") for rows in data],
+    "o-",
+    color="C0",
+    markersize=4,
+    label="noise for the core",
 )
 axes.loglog(SPREADS, SPREADS / np.sqrt(RECORDS), "--", color="0.5", linewidth=1, label="chance alone: spread / √2000")
 axes.set_xlabel("standard deviation of the records (°C)")

@@ -24,14 +24,14 @@ readings = np.where(stuck, 85.0, normal)
 
 # %%
 # Nothing in the configuration says where readings lie, only how far apart two normal ones of an hour are
-# (``radius``), and between which ends any reading is.
+# (``radius``), and between which ends any reading is. Readings of stuck sensors shall not count (``outliers``).
 
 config = {
     "stream": {"name": "means"},
     "lattice": {"step": 0.001},
     "features": [{"name": "temp_c", "min": -40.0, "max": 120.0}],
     "window": {"length": "1h", "start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z", "max_records": 10_000},
-    "release": {"kind": "mean", "radius": 4.0, "rho": 0.1, "delta": 1e-9, "size_hint": 2000},
+    "release": {"kind": "mean", "outliers": "leave_out", "radius": 4.0, "rho": 0.1, "delta": 1e-9, "size_hint": 2000},
     "budget": {"rho": 0.1, "delta": 1e-6},
     "ledger": {"url": "memory:"},
 }

@@ -102,7 +102,7 @@ class PrivateEstimator:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMean(PrivateEstimator):
-    """Estimator of the differentially private mean of rows, with outliers left out: `private_mean`.
+    """Estimator of the differentially private mean of rows, of all or without outliers: `private_mean`.
 
     Parameters
     ----------
@@ -127,13 +127,13 @@ class PrivateMean(PrivateEstimator):
 
     Source
     ------
-    Specification 5.2, 5.3, 5.4, 5.6; proofs 5.3, 5.4, 5.6.
+    Specification 5.2, 5.3, 5.4, 5.6, 5.18; proofs 5.3, 5.4, 5.6, 5.11.
 
     Examples
     --------
     >>> import numpy as np, fcstream
     >>> rows = np.random.default_rng(1).normal(20.0, 0.5, size=(2000, 3))
-    >>> mean = fcstream.PrivateMean(radius=4, rho=0.5, delta=1e-8, size_hint=2000, step=1e-3, bounds=(-50, 50))
+    >>> mean = fcstream.PrivateMean(radius=4, rho=0.5, size_hint=2000, step=1e-3, bounds=(-50, 50))
     >>> mean.fit(rows).value_.round().tolist()
     [20.0, 20.0, 20.0]
     """
@@ -142,7 +142,7 @@ class PrivateMean(PrivateEstimator):
 
     radius: float | str | None = None
     rho: float | None = None
-    delta: float | None = None
+    delta: float = 0.0
     size_hint: int | None = None
     step: float | None = None
     bounds: Bounds | None = None
@@ -151,7 +151,7 @@ class PrivateMean(PrivateEstimator):
     center: Sequence[float] | None = None
     radius_min: float | None = None
     radius_max: float | None = None
-    outliers: float | str = 0.0
+    outliers: float | str | None = None
     scale: str | None = None
     noise: Noise | None = None
 

@@ -45,7 +45,7 @@ def private_mean(
     *,
     radius: float | str,
     rho: float,
-    delta: float,
+    delta: float = 0.0,
     size_hint: int,
     step: float,
     bounds: Bounds,
@@ -54,11 +54,11 @@ def private_mean(
     center: Sequence[float] | None = None,
     radius_min: float | None = None,
     radius_max: float | None = None,
-    outliers: float | str = 0.0,
+    outliers: float | str | None = None,
     scale: str | None = None,
     noise: Noise | None = None,
 ) -> ArrayRelease:
-    """Release the differentially private mean of an array's rows, with outliers left out or moved nearer.
+    """Release the differentially private mean of an array's rows: of all, or without outliers.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def private_mean(
         Public diameter: most pairs of rows are at most this far apart. With ``method="ball"`` it is the radius of the
         public ball. ``"search"`` finds the diameter privately, between `radius_min` and `radius_max`.
     rho, delta : float
-        The loss of the answer (``ball`` has no delta, so delta is ignored).
+        The loss of the answer. Only where rows are left out is there a delta; without, it is ignored.
     size_hint : int
         Public guess of the number of rows.
     step : float
@@ -83,11 +83,11 @@ def private_mean(
         Public center, for ``ball``.
     radius_min, radius_max : float, optional
         Public range in which ``radius="search"`` looks for the diameter; it may span many powers of ten.
-    outliers : float or "clip"
-        Public guess, in [0, 1/2), of the share of rows that are outliers, for ``recentered``. It only serves planning:
-        outliers are left out of the mean even if the guess is wrong. ``"clip"`` is for the mean of all rows, of skewed
-        data: rows that lie far out are moved to the border of a ball instead, chosen so that this and the noise
-        together do the least harm.
+    outliers : "clip", "leave_out" or float, optional
+        What becomes of rows that lie far out. ``"clip"``, the default of ``recentered``: the value is the mean of all
+        rows in `bounds`; those out of a ball, which is chosen so that this and the noise together do the least harm,
+        are moved to its border. ``"leave_out"``: it is the mean of the others, as always with ``friendly``. A number
+        leaves out too: a public guess, in [0, 1/2), of the share of rows that are outliers. It only serves planning.
     scale : "learned", optional
         Divides each column by a scale that is found privately, the difference of its quartiles, for a tenth of rho. All
         other distances (`radius`, `step`, `spread`, `radius_min`, `radius_max`) are then in these scales. By default
@@ -98,9 +98,12 @@ def private_mean(
     Returns
     -------
     ArrayRelease
-        ``value`` and ``sigma`` in the rows' units, or a refusal: ``too_few`` rows, or ``no_core`` if there are enough
-        rows but they lie too far apart. ``parts["tail_share"]`` is the noisy share of rows that were left out, or
-        clipped, where the spread is found privately.
+        ``value`` and ``sigma`` in the rows' units, or a refusal: ``too_few`` rows, or, where rows are left out,
+        ``no_core`` if there are enough rows but they lie too far apart. ``sigma`` is the deviation of the added noise;
+        ``interval`` holds the mean of all rows in `bounds` with a probability of 95%, whatever they are, so it is in
+        proportion to `bounds`. Where rows are left out it is null, and ``parts["no_interval"]`` says so.
+        ``parts["tail_share"]`` is the noisy share of rows that were left out, or moved, where the spread is found
+        privately.
 
     Raises
     ------
@@ -109,30 +112,30 @@ def private_mean(
 
     Privacy
     -------
-    Protects one row, added or removed, with (rho, delta)-zCDP, whatever the rows hold. The losses of several calls add
-    up, and the caller must keep account of them (see `PrivacyFilter`). Not covered: run time, and errors about the
-    array's shape.
+    Protects one row, added or removed, with (rho, delta)-zCDP, whatever the rows hold; delta is 0 unless rows are left
+    out. The losses of several calls add up, and the caller must keep account of them (see `PrivacyFilter`). Not
+    covered: run time, and errors about the array's shape.
 
     Complexity
     ----------
-    n**2 d / 2 for the friend counts, O(n d) for the rest.
+    O(n d); where rows are left out n**2 d / 2 for the friend counts.
 
     Source
     ------
-    Specification 5.2, 5.3, 5.4, 5.6, 5.15; proofs 5.3, 5.4, 5.6, 5.9.
+    Specification 5.2, 5.3, 5.4, 5.6, 5.15, 5.18; proofs 5.3, 5.4, 5.6, 5.9, 5.11.
 
     Examples
     --------
     >>> import numpy as np, fcstream
     >>> rows = np.random.default_rng(1).normal(20.0, 0.5, size=(2000, 3))
-    >>> answer = fcstream.private_mean(rows, radius=4, rho=0.5, delta=1e-8, size_hint=2000, step=1e-3, bounds=(-50, 50))
+    >>> answer = fcstream.private_mean(rows, radius=4, rho=0.5, size_hint=2000, step=1e-3, bounds=(-50, 50))
     >>> answer.status, [round(v) for v in answer.value]
     ('released', [20, 20, 20])
     """
     if method not in ("recentered", "friendly", "ball"):
         raise ConfigError(f"must be 'recentered', 'friendly' or 'ball', got {method!r}", "method")
-    if isinstance(outliers, str) and outliers != "clip":
-        raise ConfigError(f"must be a share of rows or 'clip', got {outliers!r}", "outliers")
+    if isinstance(outliers, str) and outliers not in ("clip", "leave_out"):
+        raise ConfigError(f"must be 'clip', 'leave_out' or a share of rows, got {outliers!r}", "outliers")
     rows, low, high = _checked(points, bounds, radius=radius, rho=rho, delta=delta)
     options = SearchOptions(
         method=method,
@@ -144,7 +147,7 @@ def private_mean(
         center=None if center is None else numbers_of(center, "center"),
         radius_min=number_or_none(radius_min, "radius_min"),
         radius_max=number_or_none(radius_max, "radius_max"),
-        outliers=outliers if outliers == "clip" else number_of(outliers, "outliers"),  # type: ignore[arg-type]
+        outliers=outliers if outliers is None or isinstance(outliers, str) else number_of(outliers, "outliers"),  # type: ignore[arg-type]
     )
     if scale not in (None, "learned"):
         raise ConfigError(f"must be 'learned' or left out, got {scale!r}", "scale")

@@ -26,7 +26,7 @@ from ..ledgers.keeping import Keeping, keeping_of
 from ..releases.base import EpochMechanism, Forecast, Mechanism, PlanNotes, percent
 from ..releases.means.mean import MeanOptions
 from ..releases.means.spread_histogram import supposed_deviation
-from ..releases.means.tracking import OF_A_CORE, TrackingOptions
+from ..releases.means.tracking import TrackingOptions, keys_of_a_core
 from ..releases.means.zooming import ZoomingMean
 from ..releases.options import Options
 from ..releases.record_gate import TIMES_HINT, GatedMechanism
@@ -470,7 +470,7 @@ def _without_core(config: Config) -> list[str]:
     error = f"{inner.error_of_reach(hint):.3g} of the distance within which nine of ten records lie"
     if math.isfinite(width):
         error = f"{told} if records lie as far apart as is now supposed"
-    without = ["radius", *(name for name, default in OF_A_CORE.items() if getattr(options, name) != default)]
+    without = ["radius", *keys_of_a_core(options)]
     out = " and ".join(f"`{name}`" for name in without)
     return [
         f"use `release.method` = 'tracking' without {out}: each window starts from the release before and finds "

@@ -371,14 +371,19 @@ class BallAverage:
 
         The average is None if the points are too few. Calls `start` before the draws of each stage, count and sum.
         """
+        total, size = self.clipped_total(points, center, radius_squared)
+        return self.divide(total, size, center, radius_squared, noise, start)
+
+    def clipped_total(
+        self, points: Selection, center: NDArray[np.float64], radius_squared: int
+    ) -> tuple[list[int], int]:
+        """Add up the offsets (d,) of the points from `center`, each clipped to the ball; returns their number too."""
         from .._kernels import sums
 
         def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
             return int(sums.clipped_sum(tiles, len(mask), mask, center, float(radius_squared), out))
 
-        largest = math.isqrt(radius_squared) + 1
-        total, size = tile_totals(points.parts, points.dimension, largest, add)
-        return self.divide(total, size, center, radius_squared, noise, start)
+        return tile_totals(points.parts, points.dimension, math.isqrt(radius_squared) + 1, add)
 
     def divide(
         self,

@@ -45,5 +45,10 @@ NO_INTERVAL = {
         "records that lie far from the others were left out, and what was released does not tell where they lie: no "
         "interval holds the value of all records"
     ),
+    "clipped": (
+        "records were moved into a public ball or range, and what was released does not tell how many, and how far"
+    ),
 }
 """Why a released number has no interval, by the word that ``parts.no_interval`` has for it."""
+LEFT_OUT = {"value": "left_out"}
+"""What means that leave records out have in ``parts.no_interval``."""

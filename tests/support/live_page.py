@@ -33,7 +33,7 @@ class ShownStream:
         if isinstance(answers, list):
             mapping["release"] = [{key: value for key, value in each.items() if value is not None} for each in answers]
         else:
-            mapping = changed(mapping, {"release": answers})
+            mapping = changed(mapping, {"release": {"outliers": None} | answers})
         make = KeyedEngine if keys else Engine
         self.engine = make(mapping, noise=Noise(SeededEntropy(3)))
         self.engine.begin(start_ms)

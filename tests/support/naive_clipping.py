@@ -1,11 +1,10 @@
-"""The slow twin of a mean of everybody: after the rough center, Python's numbers, one point after another."""
+"""The slow twin of a mean of everybody: Python's numbers, one point after another."""
 
 import math
 from fractions import Fraction
 
-import numpy as np
-
 from fcstream.accounting.losses import RHO_UNIT
+from fcstream.releases.averages import norm_quantile
 
 from .naive_zooming import bins_of, clipped, variance_for
 
@@ -52,34 +51,75 @@ def reach_of(bins, edges, variance, unit, sure=4, far=4):
     return (*best[1:], top)
 
 
-def average(points, center, square, shares, noise):
-    """The mean of points clipped to a ball, the deviation of its noise, and the noisy count; no value of too few."""
-    count = len(points) + int(noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * shares.count_nano), 1)[0])
-    if count < shares.smallest:
-        return None
+def whole_offsets(mechanism, points, nano, noise, count):
+    """Noisy mean offsets from the middle of the public ranges, and the deviations of their noise."""
+    middles = [(low + high) // 2 for low, high in zip(mechanism.box.low, mechanism.box.high, strict=True)]
+    sides = [high - middle for high, middle in zip(mechanism.box.high, middles, strict=True)]
+    bits = max(0, max(sides).bit_length() - 26)
+    units = [side // 2**bits for side in sides]
+    found, deviations = [], []
+    for j, (middle, side) in enumerate(zip(middles, units, strict=True)):
+        total = 0
+        for point in points:
+            offset = min(mechanism.box.high[j], max(mechanism.box.low[j], int(point[j]))) - middle
+            total += math.trunc(Fraction(offset, 2**bits))
+        variance = variance_for(side * sum(units), nano)
+        total += int(noise.discrete_gaussian(variance, 1)[0])
+        found.append(total * 2.0**bits / count)
+        deviations.append(math.sqrt(variance) * 2.0**bits / count)
+    return middles, found, deviations
+
+
+def in_ball(mechanism, points, center, square, nano, count, noise):
     total = [sum(column) for column in zip(*(clipped(point, center, square) for point in points), strict=True)]
-    variance = variance_for(square, shares.sum_nano)
+    variance, slack = variance_for(square, nano), math.sqrt(mechanism.count_variance)
     drawn = noise.discrete_gaussian(variance, len(center)).tolist()
     offset = [(exact + one) / count for exact, one in zip(total, drawn, strict=True)]
     value = [c + x for c, x in zip(center, offset, strict=True)]
-    slack = math.sqrt(shares.count_variance)
-    return value, [math.hypot(math.sqrt(variance), x * slack) / count for x in offset], count
+    return value, [math.hypot(math.sqrt(variance), x * slack) / count for x in offset]
 
 
-def mean_of_all(mechanism, points, rough, noise):
-    """What a mean with `clips` releases after its rough center: value, deviations, count, and the share beyond."""
-    shares, d = mechanism._shares, mechanism.dimension
-    center = [round(x) for x in rough.value.tolist()]
+def mean_of_all(mechanism, points, noise):
+    """What a `ClippedMean` releases: value, deviations, interval (None: by its law), count, and the share beyond."""
+    rho, d, box = mechanism.loss.rho_nano, mechanism.dimension, mechanism.box
+    parts = {name: rho * share // 100 for name, share in (("count", 20), ("whole", 30), ("bins", 10), ("near", 8))}
+    steps = mechanism.steps
+    last = rho - parts["count"] - parts["whole"] - parts["bins"] - len(steps) * parts["near"]
+    count = len(points) + int(noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * parts["count"]), 1)[0])
+    slack = math.sqrt(mechanism.count_variance)
+    middles, first, own = whole_offsets(mechanism, points, parts["whole"], noise, count)
+    whole = [middle + x for middle, x in zip(middles, first, strict=True)]
+    doubt = [math.hypot(one, x * slack / count) for one, x in zip(own, first, strict=True)]
+
+    def inside(value):
+        return [min(high, max(low, round(x))) for x, low, high in zip(value, box.low, box.high, strict=True)]
+
+    center, error = inside(whole), math.sqrt(sum(x * x for x in own) / d) * norm_quantile(d, 0.05)
+    for square in steps:
+        value, _ = in_ball(mechanism, points, center, square, parts["near"], count, noise)
+        center = inside(value)
+        error = math.sqrt(square * RHO_UNIT / (2 * parts["near"])) / count * norm_quantile(d, 0.05)
     bounds = bounds_of(mechanism.radius_squared, d)
-    bins = bins_of(points, center, bounds, shares.histogram, noise)
-    unit = math.sqrt(d) * mechanism.final.sigma(1, rough.count + mechanism.center.offset)
-    reach, tail, _ = reach_of(bins, [math.sqrt(bound) for bound in bounds], RHO_UNIT / (2 * shares.histogram), unit)
-    spread, ball = mechanism._first_ball(reach, float(rough.sigma[0]))
-    better = average(points, center, ball, mechanism.middle, noise)
-    if better is not None and max(better[1]) < rough.sigma[0]:
-        from fcstream.releases.means.spread_histogram import least_distance
-
-        spread = mechanism._seen(reach, least_distance(rough.value - np.array(better[0]), max(better[1])))
-        center, ball = [round(x) for x in better[0]], mechanism._ball(spread, max(better[1]))
-    found = average(points, center, ball, mechanism.final, noise)
-    return None if found is None else (*found, min(1.0, max(0.0, tail / max(1, found[2]))))
+    edges = [math.sqrt(bound) for bound in bounds]
+    bins = bins_of(points, center, bounds, parts["bins"], noise)
+    unit = math.sqrt(d) * math.sqrt(RHO_UNIT / (2 * last)) / count
+    reach = max(reach_of(bins, edges, RHO_UNIT / (2 * parts["bins"]), unit)[0], error)
+    place, radius = center, reach
+    if d == 1:
+        low, high = max(box.low[0], center[0] - reach), min(box.high[0], center[0] + reach)
+        place = [math.floor((low + high) / 2)]
+        radius = high - place[0]
+    square = min(max(math.ceil(radius), 1) ** 2, MOST)
+    both = parts["whole"] + last
+    together = [one * math.sqrt(parts["whole"] / both) for one in own]
+    if math.sqrt(sum(x * x for x in together) / d) <= 2 * math.sqrt(square * RHO_UNIT / (2 * last)) / count:
+        _, again, _ = whole_offsets(mechanism, points, last, noise, count)
+        offsets = [(parts["whole"] * x + last * y) / both for x, y in zip(first, again, strict=True)]
+        value = [middle + x for middle, x in zip(middles, offsets, strict=True)]
+        return value, [math.hypot(s, x * slack / count) for s, x in zip(together, offsets, strict=True)], None, count, 0
+    value, sigma = in_ball(mechanism, points, place, square, last, count, noise)
+    if any(abs(x - y) > 5 * s for x, y, s in zip(value, whole, doubt, strict=True)):
+        return whole, doubt, None, count, 0
+    interval = [[min(y - 1.96 * s, x), max(y + 1.96 * s, x)] for x, y, s in zip(value, whole, doubt, strict=True)]
+    tail = sum(one for k, one in enumerate(bins) if k and edges[k - 1] >= reach * (1 - 1e-9))
+    return value, sigma, interval, count, min(1.0, max(0.0, tail / count))

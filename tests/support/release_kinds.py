@@ -60,6 +60,7 @@ RELEASES = {  # name in the registry -> what is configured, and whether somethin
 }
 OF_TEXTS = {"frequent": {**BARE, "kind": "frequent", "delta": 1e-8}}  # these need a feature of texts
 ALSO = {
+    "mean/recentered, clip": ({"size_hint": N, "outliers": "clip", "delta": None}, True),
     "mean/recentered, searched": (
         {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None},
         True,

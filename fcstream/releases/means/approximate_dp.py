@@ -30,6 +30,7 @@ from ..averages import Estimate, _noisy_average, check_average, exact_sums
 from ..base import Counter, Forecast, Outcome, PlanNotes, PointMechanism
 from ..core_stage import noise_warnings
 from ..options import BuildContext, Options
+from ..reasons import LEFT_OUT
 
 _GROWTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _BIT_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -302,7 +303,7 @@ class BasicMean(PointMechanism):
             estimate.sigma,
             core_count=estimate.count + self.average.offset,
             parts=parts,
-            no_interval={"value": "left_out"},
+            no_interval=LEFT_OUT,
         )
 
     def forecast(self, size: int) -> Forecast:
@@ -443,9 +444,8 @@ class EstimatedAverage:
         if estimate is None:
             return generated, Outcome("too_few", parts=parts)
         core_count = estimate.count + self.average.offset
-        left_out = {"value": "left_out"}
         return generated, Outcome(
-            None, estimate.value, estimate.sigma, core_count=core_count, parts=parts, no_interval=left_out
+            None, estimate.value, estimate.sigma, core_count=core_count, parts=parts, no_interval=LEFT_OUT
         )
 
 

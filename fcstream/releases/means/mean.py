@@ -1,4 +1,4 @@
-"""Mechanisms for the mean of a window: FC_Avg, BallAvg around a public center, and the recentred average (default)."""
+"""Means of a window: their options, FC_Avg, BallAvg around a public center, and the recentred average of a core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ..averages import BallAverage, Estimate, FriendlyAverage, ball_squared, norm_quantile, to_center
-from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, percent
+from ..base import Forecast, Mechanism, Outcome, PointMechanism, Spread, percent
 from ..core_stage import (
     CoreFilter,
     CoreStage,
@@ -27,14 +27,15 @@ from ..core_stage import (
     core_share,
     find_core,
     mean_size,
-    noise_warnings,
-    normal_above,
     release_probability,
 )
 from ..options import BuildContext, Options
+from ..reasons import LEFT_OUT
+from ..trees.growing import box_of
+from .ball import BallMean, ball_center
+from .clipped_mean import ClippedMean
 from .predictions import friendly_noise, recentred_noise
 from .shares import (
-    CORE_MARGINS,
     RhoShares,
     bin_noise,
     divide_for_exact_core,
@@ -44,7 +45,6 @@ from .shares import (
 )
 from .spread_histogram import (
     best_reach,
-    clipping_radii,
     fine_bins,
     histogram_radii,
     least_distance,
@@ -63,26 +63,28 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     Released
     --------
     value
-        One number per feature: the mean of the core, without outliers; with ``outliers = "clip"`` of all records.
+        One number per feature: the mean of all records; where outliers are left out, of the core.
     sigma
-        One number per feature.
+        One number per feature: the deviation of the added noise. `interval` holds the mean of all records in range,
+        whatever they are, so it may be much wider; where records are left out it is null.
     count, core_count
-        Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+        Noisy numbers of records in the window and behind the value.
     parts.tail_share
         Where the spread is found privately: the noisy share of records that were left out, or moved to the border of
         the ball.
 
     Cost
     ----
-    rho and delta; a window with too few records a few percent. `ball` needs no delta.
+    rho; where records are left out also delta. A window with too few records a fifth of rho, and a few percent where
+    records are left out.
 
     Privacy
     -------
-    `RecentredMean`, `FriendlyMean` and `BallMean` state the guarantees.
+    `ClippedMean`, `RecentredMean`, `FriendlyMean` and `BallMean` state the guarantees.
 
     Source
     ------
-    Specification 5.2, 5.3, 5.4, 12.1; proofs 5.3, 5.4.
+    Specification 5.2, 5.3, 5.4, 5.18, 12.1; proofs 5.3, 5.4, 5.11.
     """
 
     method: str = "recentered"
@@ -99,15 +101,17 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     center: list[float] | None = None
     """For ``ball``: its center, in the features' own (transformed) units."""
     delta: float = 0.0
-    """What one window costs at most, as a δ. Not needed by ``ball``; by ``tracking`` for windows that start cold with
-    a ``radius``."""
+    """What one window costs at most, as a δ. Needed where a core is found, which leaves records out; by ``tracking``
+    for windows that start cold with a ``radius``."""
     pairs: Literal["exact", "blocks", "hidden"] = "exact"
     """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
     (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
     thousand records."""
-    outliers: float | Literal["clip"] = 0.0
-    """Share of records that are expected to be outliers, where they are many. ``clip`` is for the mean of everybody, of
-    skewed data: records that lie far out are moved to the border of a ball instead of being left out."""
+    outliers: float | Literal["clip", "leave_out"] | None = None
+    """What becomes of records that lie far out. ``clip``, the default of ``recentered``: the value is the mean of all,
+    and what lies out of a ball that is found privately is moved to its border. ``leave_out``: the value is the mean of
+    the others, a core, as always with ``friendly`` and ``tracking``. A number leaves out too, and is the share of
+    records that are expected to be outliers, where they are many."""
     radius_min: float | None = None
     """Lower public end of the search, with ``radius = "search"``."""
     radius_max: float | None = None
@@ -137,30 +141,52 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
                     f"belongs to radius 'search' of 'recentered' and 'friendly', not to method {self.method!r}",
                     f"release.{key}",
                 )
-        if self.clips and self.method != "recentered":
-            raise ConfigError("must be a share: 'clip' belongs to the method 'recentered'", "release.outliers")
-        if self.outliers and self.method not in ("recentered", "tracking"):
-            raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
+        if self.outliers == "clip" and self.method != "recentered":
+            raise ConfigError(
+                "must be 'leave_out' or a share: 'clip' belongs to the method 'recentered'", "release.outliers"
+            )
+        if self.share and self.method not in ("recentered", "tracking"):
+            raise ConfigError("must be no share but with the methods 'recentered' and 'tracking'", "release.outliers")
         if is_ball:
             if self.center is None or len(self.center) != setting.dimension:
                 raise ConfigError(f"must list {setting.dimension} numbers for method 'ball'", "release.center")
-            center = _ball_center(self.center, setting.grid)
-            return BallMean(
-                self.pure_loss(), center, setting.grid.lattice.radius_squared(self.radius, "release.radius")
-            )
+            center = ball_center(self.center, setting.grid)
+            squared = setting.grid.lattice.radius_squared(self.radius, "release.radius")
+            return BallMean(self.pure_loss(), center, squared, box=box_of(setting.grid))
         if self.center is not None:
             raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
-        return self.core_mean(self.radius, setting)
+        return self.clipped_mean(self.radius, setting) if self.clips else self.core_mean(self.radius, setting)
 
     @property
     def clips(self) -> bool:
         """Whether records that lie far out are moved to the border of a ball."""
-        return self.outliers == "clip"
+        return self.method == "recentered" and self.outliers in (None, "clip")
+
+    @property
+    def spares_delta(self) -> bool:
+        return self.clips
 
     @property
     def share(self) -> float:
         """Expected share of outliers."""
-        return 0.0 if isinstance(self.outliers, str) else self.outliers
+        return 0.0 if self.outliers is None or isinstance(self.outliers, str) else self.outliers
+
+    def clipped_mean(self, radius: float, setting: BuildContext) -> ClippedMean:
+        """Make the mechanism of the mean of all records; `radius` is the largest that is searched for."""
+        if self.pairs != "exact":
+            raise ConfigError("belongs to means that leave records out (`outliers` = 'leave_out')", "release.pairs")
+        radius_squared = setting.grid.lattice.radius_squared(radius, "release.radius")
+        size_hint, steps = self.checked_size_hint(), self._spread_steps(radius, setting)
+        return ClippedMean(self.pure_loss(), box_of(setting.grid), radius_squared, size_hint, steps)
+
+    def _spread_steps(self, radius: float, setting: BuildContext) -> float | None:
+        if self.spread == "histogram":
+            return None
+        if isinstance(self.spread, str) or not (math.isfinite(self.spread) and 0 < self.spread <= radius):
+            raise ConfigError(
+                f"must be 'histogram' or a number in (0, radius = {radius:g}], got {self.spread!r}", "release.spread"
+            )
+        return float(self.spread) / setting.grid.lattice.step
 
     def core_mean(self, radius: float, setting: BuildContext) -> FriendlyMean | RecentredMean:
         """Make the mechanism of a mean whose center is unknown."""
@@ -169,19 +195,8 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
         radius_squared = lattice.radius_squared(radius, "release.radius")
         if self.method == "friendly":
             return FriendlyMean(loss, radius_squared, setting.dimension, size_hint, self.pairs)
-        steps = None
-        if self.spread != "histogram":
-            if isinstance(self.spread, str) or not (math.isfinite(self.spread) and 0 < self.spread <= radius):
-                raise ConfigError(
-                    f"must be 'histogram' or a number in (0, radius = {radius:g}], got {self.spread!r}",
-                    "release.spread",
-                )
-            steps = float(self.spread) / lattice.step
-        if self.clips and steps is not None:
-            raise ConfigError("must be 'histogram' where records are clipped: it finds the ball", "release.spread")
-        mean = RecentredMean(
-            loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.share, clips=self.clips
-        )
+        steps = self._spread_steps(radius, setting)
+        mean = RecentredMean(loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.share)
         if self.method == "recentered":
             check_outliers(mean, self.share, size_hint)
         return mean
@@ -215,78 +230,6 @@ def check_outliers(mean: Mechanism, outliers: float, size_hint: int) -> None:
         f"{more}raise `release.rho`, or expect fewer outliers",
         "release.outliers",
     )
-
-
-def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
-    """Convert a public center in the features' own (transformed) units to the nearest lattice point."""
-    point = []
-    for value, feature in zip(center, grid.features, strict=True):
-        if not math.isfinite(value):
-            raise ConfigError(f"must be finite, got {value}", "release.center")
-        scaled = (value - feature.origin) / feature.scale
-        (low, high), at = grid.ends(feature), float(grid.lattice.coordinates(scaled))
-        if not low <= at <= high:
-            raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
-        point.append(int(at))
-    return tuple(point)
-
-
-@dataclass(frozen=True)
-class BallMean(PointMechanism):
-    """Mechanism for the mean of all points, each clipped to a public ball.
-
-    Parameters
-    ----------
-    loss : PrivacyLoss
-        Only its rho is used; the charge has no delta.
-    center : tuple of int
-        Center of the ball, a lattice point.
-    ball_squared : int
-        Squared radius of the ball, in lattice steps.
-
-    Privacy
-    -------
-    Protects one record, added or removed, with rho-zCDP and delta = 0, by `BallAverage`.
-
-    Source
-    ------
-    Specification 5.2; proof 5.3; ours.
-    """
-
-    loss: PrivacyLoss
-    center: tuple[int, ...]
-    ball_squared: int
-    kind: str = "mean"
-
-    def __post_init__(self) -> None:
-        _ = self.average  # refuses a budget that is too small to divide, before any release
-
-    @cached_property
-    def average(self) -> BallAverage:
-        return BallAverage.split(self.loss.rho_nano, len(self.center))
-
-    @property
-    def false_release(self) -> float:
-        return self.average.false_release
-
-    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
-        return PlanNotes(warnings=noise_warnings(self.forecast(size or 1000).sigma, None))
-
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.open(self.loss)
-        everyone = view.select(np.ones(view.size, np.bool_))
-        center = np.array(self.center, np.float64)
-        estimate, count = self.average.release(everyone, center, self.ball_squared, noise, charge.start)
-        if estimate is None:
-            return Outcome("too_few", count=count, core_count=count)
-        return Outcome(None, estimate.value, estimate.sigma, count, count)
-
-    def forecast(self, size: int) -> Forecast:
-        average = self.average
-        spread = math.sqrt(average.count_variance)
-        return Forecast(
-            normal_above((average.smallest - 0.5 - size) / spread), average.sigma(self.ball_squared, max(size, 1))
-        )
 
 
 @dataclass(frozen=True)
@@ -353,7 +296,7 @@ class FriendlyMean(CoreStage, PointMechanism):
         if estimate is None:
             return Outcome(self.refusal_reason(core.count), count=core.count)
         core_count = estimate.count + self.average.offset
-        return Outcome(None, estimate.value, estimate.sigma, core.count, core_count)
+        return Outcome(None, estimate.value, estimate.sigma, core.count, core_count, no_interval=LEFT_OUT)
 
     def forecast(self, size: int) -> Forecast:
         kept = core_law(self.core, size)
@@ -369,7 +312,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
 @dataclass(frozen=True)
 class RecentredMean(CoreStage, PointMechanism):
-    """Mechanism of the default mean: it finds a core and a rough center, then averages the core around better centers.
+    """Mechanism of the mean without outliers: it finds a core, then averages it around better and better centers.
 
     Each of the two averages clips the core's points to a ball around the center that the step before has released.
 
@@ -389,9 +332,6 @@ class RecentredMean(CoreStage, PointMechanism):
         gets the rho that it needs to find a core without them.
     given_pairs : PairSampling or None
         Pairs that the core is found from. None chooses them for this loss and size.
-    clips : bool
-        Whether the mean is that of all points, those outside of the ball moved to its border; the core only gives the
-        rough center.
 
     Privacy
     -------
@@ -399,9 +339,6 @@ class RecentredMean(CoreStage, PointMechanism):
     algorithm that runs on it is made of `FriendlyAverage` (the other delta/2), a histogram of the core's distances from
     the resulting center (one bin per record, sensitivity 1), and two `BallAverage`. The core is charged once for all of
     them. Shares and radii come from public numbers and released values only.
-
-    With `clips` the friendly algorithm is `FriendlyAverage` alone. The histogram and the two `BallAverage` then read
-    all points; each is rho-zCDP whatever the points are, so that the losses add up to the same.
 
     Source
     ------
@@ -418,7 +355,6 @@ class RecentredMean(CoreStage, PointMechanism):
     outliers: float = 0.0
     kind: str = "mean"
     given_pairs: PairSampling | None = None
-    clips: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.outliers < 0.5:
@@ -452,8 +388,6 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @cached_property
     def _histogram_radii(self) -> NDArray[np.float64]:
-        if self.clips:
-            return clipping_radii(self.radius_squared, self.dimension)
         return histogram_radii(self.radius_squared, fine_bins(self.dimension))
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
@@ -466,8 +400,6 @@ class RecentredMean(CoreStage, PointMechanism):
         if rough is None:
             return Outcome(self.refusal_reason(core.count), count=core.count)
         charge.start(PrivacyLoss(self._shares.histogram))
-        if self.clips:
-            kept = view.select(np.ones(view.size, np.bool_))
         center, (reach, tail) = to_center(rough.value), self._reach(kept, rough, noise)
         spread, ball = self._first_ball(reach, float(rough.sigma[0]))
         better, count = self.middle.release(kept, center, ball, noise, charge.start)
@@ -479,12 +411,20 @@ class RecentredMean(CoreStage, PointMechanism):
         if estimate is None:
             return Outcome(self.refusal_reason(core.count), count=core.count, core_count=count)
         parts = None if tail is None else {"tail_share": self._tail_share(tail, core.count or 0, count)}
-        return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread, parts=parts)
+        return Outcome(
+            None,
+            estimate.value,
+            estimate.sigma,
+            core.count,
+            count,
+            spread=spread,
+            parts=parts,
+            no_interval=LEFT_OUT,
+        )
 
     def _tail_share(self, tail: int, everybody: int, count: int) -> float:
         """Return the share of the points that lie outside, from noisy numbers of those behind the value and far out."""
-        outside, size = (tail, count) if self.clips else (tail + everybody - count, everybody)
-        return min(1.0, max(0.0, outside / max(1, size)))
+        return min(1.0, max(0.0, (tail + everybody - count) / max(1, everybody)))
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of `size` points, of which the share `outliers` are outliers."""
@@ -506,7 +446,7 @@ class RecentredMean(CoreStage, PointMechanism):
             spread = supposed_deviation(math.sqrt(self.radius_squared), d)
         else:
             sigmas, spread = [self.forecast(size).sigma], self.spread / math.sqrt(d)
-        steps = recentred_noise(sigmas, spread, self.final, law, d, clips=self.clips)
+        steps = recentred_noise(sigmas, spread, self.final, law, d)
         return {feature.name: feature.scale * grid.lattice.step * steps for feature in grid.features}
 
     def supposed(self, size: int) -> list[tuple[float, Spread]]:
@@ -573,18 +513,17 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def _read(self, bins: NDArray[np.int64], variance: float, unit_noise: float) -> tuple[float, int]:
         """Find the reach in a noisy histogram, and the noisy number of points farther away."""
-        reach, top = best_reach(bins, self._edges, variance, unit_noise, clips=self.clips)
+        reach, top = best_reach(bins, self._edges, variance, unit_noise, clips=False)
         beyond = int(np.searchsorted(self._edges, reach * _DOWN)) + 1
-        return reach, int(bins[beyond : None if self.clips else top + 1].sum())
+        return reach, int(bins[beyond : top + 1].sum())
 
     @cached_property
     def _shares(self) -> RhoShares:
         guess, histogram = self._guess, self.spread is None
-        aim = None if not histogram else 0.0 if self.clips else bin_noise(self.dimension)
+        aim = bin_noise(self.dimension) if histogram else None
         known = self.radius_squared, self.dimension
         if self.sampling == "exact":
-            margins = CORE_MARGINS[:1] if self.clips else CORE_MARGINS  # a core that is not averaged may miss some
-            return divide_for_exact_core(self.loss, self.outliers, *known, self.size_hint, guess, aim, margins)
+            return divide_for_exact_core(self.loss, self.outliers, *known, self.size_hint, guess, aim)
         # A sampled core gets a tenth of rho, as in the papers: with less rho it would need more pairs, and sampling is
         # meant to save pairs.
         return divide_rho(self.loss, core_share(self.loss).rho_nano, *known, self._core_hint, guess, aim)

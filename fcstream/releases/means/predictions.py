@@ -33,13 +33,11 @@ def friendly_noise(average: FriendlyAverage, law: Law, radius: float, dimension:
     return math.hypot(added, supposed_deviation(radius, dimension) * coin_noise(law))
 
 
-def recentred_noise(
-    sigmas: Sequence[float], deviation: float, final: BallAverage, law: Law, dimension: int, *, clips: bool
-) -> float:
+def recentred_noise(sigmas: Sequence[float], deviation: float, final: BallAverage, law: Law, dimension: int) -> float:
     """Predict the noise deviation per coordinate of a recentered average of normal points, in lattice steps.
 
-    It is what is added, and that of the coins which decide what the core holds, unless all points are averaged
-    (`clips`), and of the choice of the ball, where several `sigmas` say how it may be found.
+    It is what is added, and that of the coins which decide what the core holds, and of the choice of the ball, where
+    several `sigmas` say how it may be found.
 
     Privacy
     -------
@@ -51,5 +49,4 @@ def recentred_noise(
     """
     added, kept = np.array(sigmas), max(2.0, mean_size(law))
     balls = clipping_noise(added / final.sigma(1, kept) / deviation, dimension, kept) if len(added) > 1 else 0.0
-    coins = 0.0 if clips else coin_noise(law)
-    return math.hypot(float(np.sqrt(np.mean(added**2))), deviation * coins, deviation * balls)
+    return math.hypot(float(np.sqrt(np.mean(added**2))), deviation * coin_noise(law), deviation * balls)

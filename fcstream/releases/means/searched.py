@@ -74,7 +74,6 @@ class SearchedMean(PointMechanism):
         ``friendly`` is FC_Avg_UnknownDiam, whose search tolerates no outliers: 3% of gross outliers make 6% of the
         pairs, and the radius found may then be the distance of these outliers.
     outliers : float
-    clips : bool
         See `RecentredMean`.
     sampling : str
         Which pairs the core is found from: ``exact``, ``blocks`` or ``hidden``. If not ``exact``, the search compares
@@ -106,7 +105,6 @@ class SearchedMean(PointMechanism):
     outliers: float = 0.0
     kind: str = "mean"
     sampling: str = "exact"
-    clips: bool = False
     false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -226,11 +224,7 @@ class SearchedMean(PointMechanism):
             "and in proportion to the one found"
         )
         lines, facts = [line], {"radii": len(radii)}
-        if self.clips:
-            lines.append(
-                "the mean is that of all records: those outside of a ball, found privately, move to its border"
-            )
-        elif self.method == "recentered":
+        if self.method == "recentered":
             lines.append(
                 "of a long tail the outer records are left out; a mean with `outliers` = 'clip' is that of all"
             )
@@ -261,11 +255,12 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     Released
     --------
     value
-        One number per feature: the mean of the core, without outliers; with ``outliers = "clip"`` of all records.
+        One number per feature: the mean of all records; where outliers are left out, of the core.
     sigma
-        One number per feature.
+        One number per feature: the deviation of the added noise. `interval` holds the mean of all records in range,
+        whatever they are, so it may be much wider; where records are left out it is null.
     count, core_count
-        Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+        Noisy numbers of records in the window and behind the value.
     parts.tail_share
         Where the spread is found privately: the noisy share of records that were left out, or moved to the border of
         the ball.
@@ -275,15 +270,16 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     Cost
     ----
-    rho and delta; a window with too few records a few percent. A search takes 1 to 10% of it, learning scales 10%.
+    rho; where records are left out also delta. A window with too few records a fifth of rho, and a few percent where
+    records are left out. A search takes 1 to 10% of it, learning scales 10%.
 
     Privacy
     -------
-    `SearchedMean`, `RecentredMean`, `FriendlyMean` and `LearnedScales` state the guarantees.
+    `ClippedMean`, `SearchedMean`, `RecentredMean`, `FriendlyMean` and `LearnedScales` state the guarantees.
 
     Source
     ------
-    Specification 5.3, 5.4, 5.6, 5.15, 12.1; proofs 5.4, 5.6, 5.9.
+    Specification 5.3, 5.4, 5.6, 5.15, 5.18, 12.1; proofs 5.4, 5.6, 5.9, 5.11.
     """
 
     takes_learned_scales: ClassVar[bool] = True
@@ -300,10 +296,11 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         for key, allowed in (("spread", "histogram"), ("center", None)):
             if getattr(self, key) != allowed:
                 raise ConfigError("must be left out when the radius is searched for", f"release.{key}")
-        if self.outliers and self.method == "friendly":
-            where = "method 'recentered'" if self.clips else "methods 'recentered' and 'tracking'"
-            raise ConfigError(f"belongs to the {where}", "release.outliers")
+        if self.method == "friendly" and self.outliers not in (None, "leave_out"):
+            raise ConfigError("must be 'leave_out' with method 'friendly'", "release.outliers")
         radii = search_radii(setting.grid.lattice, self.radius_min, self.radius_max)
+        if self.clips:
+            return self.clipped_mean(self.radius_max, setting)
         loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
         mean = SearchedMean(
             loss,
@@ -313,7 +310,6 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             self.method,
             self.share,
             sampling=self.pairs,
-            clips=self.clips,
         )
         check_outliers(mean, self.share, size_hint)
         return mean
@@ -337,7 +333,6 @@ def _recentred(mechanism: SearchedMean, radius_squared: int) -> RecentredMean:
         mechanism.size_hint,
         sampling=mechanism.sampling,
         outliers=mechanism.outliers,
-        clips=mechanism.clips,
     )
 
 

@@ -63,8 +63,7 @@ def divide_rho(
 ) -> RhoShares:
     """Find the division of rho with the smallest predicted noise, from public numbers, for a given `core` (nano).
 
-    The histogram gets what its noise needs to be the part `aim` of the points, at most a tenth, and a tenth with an aim
-    of 0; without an aim nothing.
+    The histogram gets what its noise needs to be the part `aim` of the points, at most a tenth; without an aim nothing.
 
     Raises
     ------
@@ -82,7 +81,7 @@ def divide_rho(
     delta = PrivacyLoss(0, loss.delta_femto // 2)
     rest, histogram = loss.rho_nano - core, 0
     if aim is not None:
-        needed = int(FINE * RHO_UNIT / (2 * (aim * size_hint) ** 2)) if aim else rest
+        needed = int(FINE * RHO_UNIT / (2 * (aim * size_hint) ** 2))
         histogram = max(1, min(rest // 10, needed))
         rest -= histogram
     best: tuple[float, RhoShares] | None = None
@@ -112,7 +111,6 @@ def divide_for_exact_core(
     size_hint: int,
     guess: Spread,
     aim: float | None,
-    margins: tuple[float, ...] = CORE_MARGINS,
 ) -> RhoShares:
     """Divide rho where friends are counted exactly; see `divide_rho`.
 
@@ -137,9 +135,7 @@ def divide_for_exact_core(
     def divided(core: int) -> RhoShares:
         return divide_rho(loss, core, radius_squared, dimension, hint, guess, aim)
 
-    first = divided(core_rho(margins[0]))
-    if len(margins) == 1:
-        return first
+    first = divided(core_rho(CORE_MARGINS[0]))
     center = FriendlyAverage(PrivacyLoss(first.center, loss.delta_femto - delta.delta_femto), radius_squared, hint)
     noise, deviation = predicted_noise(first, center, guess, dimension, hint), guess.across / 3
 
@@ -148,7 +144,7 @@ def divide_for_exact_core(
         added = noise * math.sqrt((loss.rho_nano - first.core) / (loss.rho_nano - core_rho(margin)))
         return math.hypot(added, deviation * _left_out(margin, hint))
 
-    return divided(core_rho(min(margins, key=error)))
+    return divided(core_rho(min(CORE_MARGINS, key=error)))
 
 
 @lru_cache(maxsize=64)

@@ -184,7 +184,7 @@ def clipping_radii(radius_squared: int, dimension: int) -> NDArray[np.float64]:
 
     Source
     ------
-    Specification 5.4; ours.
+    Specification 5.4, 5.18; ours.
     """
     near = histogram_radii(radius_squared, max(1, math.ceil(math.sqrt(dimension / CLIP_TO))))
     far, radius = [], 4 * math.sqrt(radius_squared)
@@ -216,7 +216,7 @@ def best_reach(
 
     Source
     ------
-    Specification 5.4; ours.
+    Specification 5.4, 5.18; ours.
     """
     sums = np.append(0, np.cumsum(bins))
     size = max(1, int(sums[-1]))

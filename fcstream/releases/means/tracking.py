@@ -20,6 +20,7 @@ from ...stream.totals import tile_totals
 from ..averages import BallAverage, ball_squared, norm_quantile, to_center
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, Track
 from ..options import BuildContext
+from ..reasons import LEFT_OUT
 from ..trees.growing import box_of
 from .mean import MeanOptions, RecentredMean
 from .zooming import ZoomingMean
@@ -33,7 +34,7 @@ OF_A_CORE = {
     "spread": "histogram",
     "center": None,
     "pairs": "exact",
-    "outliers": 0.0,
+    "outliers": None,
     "radius_min": None,
     "radius_max": None,
 }
@@ -92,9 +93,23 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
         return TrackingMean(cold)
 
     def _check_without_radius(self) -> None:
-        for key, default in OF_A_CORE.items():
-            if getattr(self, key) != default:
-                raise ConfigError("needs `release.radius`: without it no core is found", f"release.{key}")
+        for key in keys_of_a_core(self):
+            raise ConfigError("needs `release.radius`: without it no core is found", f"release.{key}")
+
+
+def keys_of_a_core(options: MeanOptions) -> list[str]:
+    """Return the given keys that a mean without a core does not have; it leaves records out, too.
+
+    Privacy
+    -------
+    A function of the configuration alone.
+
+    Source
+    ------
+    Specification 5.16; ours.
+    """
+    given = [key for key, default in OF_A_CORE.items() if getattr(options, key) != default]
+    return [key for key in given if getattr(options, key) != "leave_out"]
 
 
 @dataclass(frozen=True)
@@ -238,7 +253,9 @@ class TrackingMean(PointMechanism):
             lost,
         )
         parts = {"tail_share": max(0, outside) / max(1, everybody)}
-        return Outcome(None, estimate.value, estimate.sigma, everybody, count, track=moved, parts=parts)
+        return Outcome(
+            None, estimate.value, estimate.sigma, everybody, count, track=moved, parts=parts, no_interval=LEFT_OUT
+        )
 
 
 def _begin(outcome: Outcome) -> Track | None:

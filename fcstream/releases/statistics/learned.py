@@ -21,7 +21,9 @@ from ...noise.samplers import Noise
 from ...stream.lattice import MAX_COORDINATE, Feature, Grid, Lattice, exact
 from ..base import Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues, Track
 from ..core_stage import ChargeShare
+from ..means.clipped_mean import ClippedMean
 from ..options import BuildContext, Options
+from ..trees.growing import PublicBox
 from .columns import Column
 from .scales import UNITS, MedianLearner, SpreadLearner, ascending, sampled_rows
 
@@ -42,6 +44,8 @@ REFRESH = 16
 """So many windows use the scales of one window."""
 FALL = 0.8
 """Part of its first value that the core's share of the records must keep, or the next window learns anew."""
+WIDE = 10.0
+"""Plans suppose ranges that reach so many scales to either side."""
 PUBLIC_PART = 10
 """Where scales cannot be learned, this part of the public range counts as 1."""
 _FINER = 3  # the least scale is 2**3 steps of draws, so that their rounding takes little from it
@@ -96,7 +100,7 @@ def _in_scales(grid: Grid) -> Grid:
     """Return the grid of plans, on which a learned scale is 1."""
     return Grid(
         grid.lattice,
-        tuple(Feature(f"{f.name} in scales", -1.0, 1.0) if f.learned else f for f in grid.features),
+        tuple(Feature(f"{f.name} in scales", -WIDE, WIDE) if f.learned else f for f in grid.features),
     )
 
 
@@ -305,6 +309,8 @@ class LearnedScales(MechanismBase):
                 inner = self.learning.after(self.moved(self.track, sizes))
         else:
             sizes = self.track.scales if self.inherits and self.track and self.track.scales else self.public_sizes()
+        if isinstance(inner, ClippedMean):
+            inner = inner.in_box(self._box(sizes))
         counter = inner.counter(len(self.columns), 1, noise)
         counter.add(0, rescaled(rows, self.ratios(sizes)))
         share = cast("Charge", ChargeShare(charge, inner.loss))
@@ -312,6 +318,12 @@ class LearnedScales(MechanismBase):
         source = "window" if self.learns else "earlier" if self.inherits else "public"
         parts = {**(outcome.parts or {}), "scale": sizes, "scale_source": source}
         return replace(outcome, parts=parts, track=self._left(outcome, sizes))
+
+    def _box(self, sizes: Sequence[int]) -> PublicBox:
+        """Return the public ranges in these scales, in lattice steps."""
+        ends = np.array([[own.lowest for own in self.columns], [own.highest for own in self.columns]], np.float64)
+        low, high = rescaled(ends, self.ratios(sizes)).astype(np.int64).tolist()
+        return PublicBox(tuple(low), tuple(high))
 
     def _learn(self, rows: NDArray[np.float64], noise: Noise) -> list[int]:
         """Learn the scales from lattice points (n, d): in 2**-10 of a lattice step, 0 for a declared one."""

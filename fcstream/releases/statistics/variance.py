@@ -101,6 +101,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
                 delta=self.delta,
                 radius=self.radius,
                 pairs=self.pairs,
+                outliers="leave_out",
                 radius_min=self.radius_min,
                 radius_max=self.radius_max,
             )

@@ -180,7 +180,7 @@ def test_a_toml_date_needs_no_quotes(tmp_path):
 
 
 def test_specification_covers_what_shapes_a_release_and_nothing_else():
-    base = Config.from_mapping(SAMPLE).job.terms.specification
+    base = Config.from_mapping(sample()).job.terms.specification
     for same in (
         {"window": {"end": "1970-01-02T00:00:00Z"}},
         {"window": {"slide": "10s"}},

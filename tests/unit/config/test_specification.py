@@ -22,8 +22,8 @@ START = '"start":"1970-01-01T00:00:00Z"'
 PINNED = [
     (
         {},
-        f'{{{FEATURES},"lattice":{{"step":0.001}},"release":{{"delta":1e-09,"kind":"mean","radius":3.0,"rho":1.0,'
-        f'"size_hint":300}},"stream":{{"name":"t"}},"window":{{"length":"10s",{START}}}}}',
+        f'{{{FEATURES},"lattice":{{"step":0.001}},"release":{{"delta":1e-09,"kind":"mean","outliers":"leave_out","radius":3.0,'
+        f'"rho":1.0,"size_hint":300}},"stream":{{"name":"t"}},"window":{{"length":"10s",{START}}}}}',
     ),
     (
         {

@@ -125,7 +125,7 @@ def test_answers_that_compare_the_same_points_at_one_radius_share_their_counts(m
     added = []
     real = FriendCounts.add
     monkeypatch.setattr(FriendCounts, "add", lambda self, *given: added.append(self) or real(self, *given))
-    core = {"kind": "mean", "radius": 150.0, "rho": 1.0, "delta": 1e-7, "size_hint": 500}
+    core = {"kind": "mean", "radius": 150.0, "rho": 1.0, "delta": 1e-7, "size_hint": 500, "outliers": "leave_out"}
     wishes = [{**core, "name": f"{i}", "features": ["speed", "load"]} for i in range(3)]
     wishes += [{**core, "name": "other", "radius": 160.0}, {**core, "name": "busy", "where": {"status": ["busy"]}}]
     config = configuration(*wishes, window={"max_records": 5000, "end": "1970-01-01T00:00:10Z"})
@@ -160,6 +160,7 @@ def test_disjoint_answers_cost_the_dearest_and_others_their_sum():
 
 def test_what_an_answer_does_not_start_comes_back_for_the_whole_window():
     core = {"kind": "mean", "radius": 150.0, "rho": 3.0, "delta": 1e-7, "size_hint": 500, "features": ["speed", "load"]}
+    core["outliers"] = "leave_out"
     wishes = (
         {**core, "name": "busy", "where": {"status": ["busy"]}},
         {**core, "name": "idle", "where": {"status": ["idle"]}},

@@ -151,7 +151,7 @@ def test_the_error_of_the_mean_without_a_core_is_about_the_one_that_is_told():
     with pytest.raises(UnusablePlan) as refused:
         plan(Config.from_mapping(mapping))
     told = re.search(r"with an error of a (\S+), b (\S+) if", str(refused.value))
-    tried = {"method": "tracking", "radius": None, "spread": None, "delta": None}
+    tried = {"method": "tracking", "radius": None, "spread": None, "delta": None, "outliers": None}
     window = {"end": "1970-01-01T00:05:00Z"}
     config = Config.from_mapping(sample(release=mapping["release"] | tried, window=window, budget={"delta": 0.0}))
     errors, deviation = [], 1.5 / np.sqrt(2) * np.array([1.0, 2.0])

@@ -16,7 +16,7 @@ from fcstream.planning.records import file_url, made_up_records
 from fcstream.planning.rehearsal import RehearsalPlan, rehearse, run_once
 from fcstream.planning.truths import KINDS_COMPARED, yardstick_of
 from fcstream.releases.averages import chi_quantile
-from fcstream.releases.means import mean
+from fcstream.releases.means import shares
 from fcstream.releases.means.spread_histogram import supposed_deviation
 from fcstream.releases.registry import KINDS
 from fcstream.reporting.rehearsal import NOTICE, NumberErrors
@@ -229,8 +229,9 @@ def test_plan_and_rehearsal_agree_within_a_tenth():
 
 def test_plan_and_rehearsal_agree_about_means_with_a_core(monkeypatch):
     """Noise is what was planned: what a release states, and which records the core holds."""
-    monkeypatch.setattr(mean, "CORE_MARGINS", (3.0,))  # so that coins move it
+    monkeypatch.setattr(shares, "CORE_MARGINS", (3.0,))  # so that coins move it
     core = {"kind": "mean", "radius": 8.0, "spread": 1.5, "rho": 2.0, "delta": 1e-9, "size_hint": 800}
+    core["outliers"] = "leave_out"
     found = rehearse(config(core, hours=3), plan=only(runs=30, windows=3))
     (answer,) = found.answers
     assert answer.share == 1 == pytest.approx(answer.expected, abs=0.01)
@@ -243,8 +244,9 @@ def test_plan_and_rehearsal_agree_about_means_with_a_core(monkeypatch):
 @pytest.mark.parametrize("release", [{}, {"spread": 1.5}, {"method": "friendly"}], ids=str)
 def test_what_is_predicted_is_the_noise_of_releases_of_the_same_records(release, monkeypatch):
     """Eight features at a rho with which the coins of the core count for as much as what is added."""
-    monkeypatch.setattr(mean, "CORE_MARGINS", (3.0,))
+    monkeypatch.setattr(shares, "CORE_MARGINS", (3.0,))
     release = {"kind": "mean", "radius": 8.0, "rho": 8.0, "delta": 1e-9, "size_hint": 1000} | release
+    release["outliers"] = "leave_out"
     features = [{"name": f"x{k}", "min": -20.0, "max": 20.0} for k in range(8)]
     (answer,) = config(release, features=features).job.answers
     mechanism, spread = answer.mechanism, release.get("spread", supposed_deviation(8.0, 8) * math.sqrt(8))
@@ -265,6 +267,7 @@ def test_what_is_predicted_is_the_noise_of_releases_of_the_same_records(release,
 CLOSE = {"radius": 8.0, "rho": 0.5, "delta": 1e-9}
 FOUND_OUT = [
     {"kind": "mean", **CLOSE, "size_hint": 800},
+    {"kind": "mean", **CLOSE, "size_hint": 800, "outliers": "leave_out"},
     {"kind": "mean", **CLOSE, "method": "tracking", "size_hint": 800},
     {"kind": "variance", **CLOSE, "rho": 1.0, "size_hint": 1500},
     {"kind": "covariance", "rho": 1.0, "size_hint": 3000},
@@ -272,7 +275,9 @@ FOUND_OUT = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", FOUND_OUT, ids=lambda each: f"{each['kind']}, {each.get('method')}")
+@pytest.mark.parametrize(
+    "release", FOUND_OUT, ids=lambda each: f"{each['kind']}, {each.get('method', each.get('outliers'))}"
+)
 def test_plan_and_rehearsal_agree_where_the_spread_is_found(release):
     """Releases state what was planned; the rest of their noise is which records the core and the ball hold."""
     windows, runs = (1, 60) if release.get("method") == "tracking" else (12, 6)  # later windows go on from the first

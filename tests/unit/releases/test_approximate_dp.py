@@ -279,7 +279,7 @@ def test_a_mean_is_near_and_its_sigma_is_honest():
             rows, radius=8, epsilon=2, delta=1e-6, size_hint=2500, step=1e-3, bounds=(-50, 50),
             noise=Noise(SeededEntropy(seed)),
         )  # fmt: skip
-        assert answer.parts == {"epsilon": 2.0, "delta": 1e-6}
+        assert answer.parts == {"epsilon": 2.0, "delta": 1e-6, "no_interval": {"value": "left_out"}}
         assert answer.rho == zcdp_of_dp(DPLoss.charge(2, 1e-6)).rho
         errors.append((np.array(answer.value) - rows[50:].mean(axis=0)) / np.array(answer.sigma))
     assert 0.75 < np.std(errors) < 1.25

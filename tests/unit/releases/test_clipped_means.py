@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive_clipping
-from support.helpers import sample
+from support.helpers import data_file, sample
 from support.windows import charge_for, view_of
 
 import fcstream
@@ -16,9 +16,11 @@ from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.releases.core_stage import find_core
+from fcstream.releases.intervals import interval_of
+from fcstream.releases.means.clipped_mean import ClippedMean
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.releases.means.spread_histogram import best_reach, clipping_radii, histogram_radii
+from fcstream.releases.trees.growing import PublicBox
 
 LOSS = PrivacyLoss.charge(1, 1e-9)
 
@@ -34,22 +36,35 @@ def points_of(name, size, d, seed):
     return np.rint(100 * random.pareto(2.0, (size, d)))
 
 
+def mechanism_of(d, size, half=10**6, radius=500, loss=LOSS, **more):
+    box = PublicBox((-half,) * d, (half,) * d)
+    return ClippedMean(loss, box, int(radius * math.sqrt(d)) ** 2, size, **more)
+
+
+@pytest.mark.parametrize("half", [10**4, 10**6, 2**35])
 @pytest.mark.parametrize("name", ["normal", "skewed", "far"])
 @pytest.mark.parametrize(("size", "d"), [(400, 1), (600, 3), (500, 40)])
-def test_a_release_equals_the_naive_twin(name, size, d):
-    mechanism = RecentredMean(LOSS, int(500 * math.sqrt(d)) ** 2, d, size, clips=True)
-    points = points_of(name, size, d, d)
-    view = view_of(points, mechanism.radius_squared)
+def test_a_release_equals_the_naive_twin(name, size, d, half):
+    mechanism = mechanism_of(d, size, half)
+    view = view_of(points_of(name, size, d, d), None)
     outcome = mechanism.release(view, charge_for(LOSS), Noise(SeededEntropy(7)))
-    noise, charge = Noise(SeededEntropy(7)), charge_for(LOSS)
-    charge.open(LOSS)
-    core = find_core(mechanism.core, mechanism.stop, view, charge, noise)
-    rough = mechanism.center.release(view.select(core.mask), noise)
-    value, sigma, count, share = naive_clipping.mean_of_all(mechanism, view.points().tolist(), rough, noise)
-    assert outcome.value.tolist() == value
+    twin = naive_clipping.mean_of_all(mechanism, view.points().tolist(), Noise(SeededEntropy(7)))
+    value, sigma, interval, count, share = twin
+    assert outcome.value.tolist() == pytest.approx(value, rel=1e-12)
     assert outcome.sigma.tolist() == pytest.approx(sigma, rel=1e-12)
-    assert outcome.core_count == count
+    assert outcome.core_count == outcome.count == count
     assert outcome.parts == {"tail_share": share}
+    if interval is None:
+        assert outcome.interval is None
+    else:
+        assert np.ravel(outcome.interval).tolist() == pytest.approx(np.ravel(interval).tolist(), rel=1e-12)
+
+
+def test_steps_lead_to_records_where_the_public_ranges_are_wide():
+    assert mechanism_of(1, 5000, 2000).steps == ()  # the mean of all is near enough
+    steps = mechanism_of(40, 500, 2**30).steps
+    assert 1 <= len(steps) <= 4
+    assert list(steps) == sorted(steps, reverse=True)
 
 
 @settings(max_examples=60)
@@ -114,15 +129,13 @@ def test_a_little_more_noise_moves_the_radius_a_little():
 
 def test_the_tail_is_counted_to_its_end():
     """Bins beyond the one that holds the radius, up to the last one that stands out; of everybody all of them."""
-    for clips, noise in ((False, 0), (True, 4)):
-        mechanism = RecentredMean(LOSS, 1000**2, 1, 2000, clips=clips)
-        edges = mechanism._edges
-        bins = np.zeros(len(edges) + 1, np.int64)
-        near, far = (5, 12) if clips else (15, 40)
-        bins[near - 4 : near + 1], bins[far : far + 3], bins[far + 7 : far + 11] = 300, 40, (6, -5, 7, -4)
-        reach, tail = mechanism._read(bins, 9.0, 0.2)
-        assert edges[near] < reach < edges[far - 1]
-        assert tail == 120 + noise
+    mechanism = RecentredMean(LOSS, 1000**2, 1, 2000)
+    bins = np.zeros(len(mechanism._edges) + 1, np.int64)
+    near, far = 15, 40
+    bins[near - 4 : near + 1], bins[far : far + 3], bins[far + 7 : far + 11] = 300, 40, (6, -5, 7, -4)
+    reach, tail = mechanism._read(bins, 9.0, 0.2)
+    assert mechanism._edges[near] < reach < mechanism._edges[far - 1]
+    assert tail == 120
 
 
 SKEWED = np.random.default_rng(4).lognormal(0.0, 1.0, (3000, 2))
@@ -139,18 +152,79 @@ def errors(rows, seeds=6, **parameters):
 
 
 def test_the_mean_of_everybody_is_near_where_that_of_the_core_is_not():
-    left_out, without = errors(SKEWED)
-    clipped, answers = errors(SKEWED, outliers="clip")
+    left_out, without = errors(SKEWED, outliers="leave_out")
+    clipped, answers = errors(SKEWED)
     assert clipped < 0.1 * left_out
     assert clipped < 4 * np.median([math.hypot(*answer.sigma) for answer in answers])
     assert np.median([answer.parts["tail_share"] for answer in answers]) < 0.02
     assert 0.05 < np.median([answer.parts["tail_share"] for answer in without]) < 0.2
+    assert {answer.interval for answer in without} == {None}
+    assert all(answer.parts["no_interval"] == {"value": "left_out"} for answer in without)
+
+
+def test_clipping_is_the_default():
+    told = {**ARRAY, "noise": Noise(SeededEntropy(1))}
+    asked = {**ARRAY, "noise": Noise(SeededEntropy(1)), "outliers": "clip", "delta": 0.0}
+    assert fcstream.private_mean(SKEWED, **told) == fcstream.private_mean(SKEWED, **asked)
+    with pytest.raises(ConfigError, match=r"^release.delta|^delta"):
+        fcstream.private_mean(SKEWED, **{**ARRAY, "delta": 0.0}, outliers="leave_out")
 
 
 def test_normal_data_lose_little():
     rows = np.random.default_rng(5).normal(20, 1, (3000, 2))
-    sigma = [np.hypot(*errors(rows, 3, outliers=way)[1][0].sigma) for way in (0.0, "clip")]
-    assert sigma[1] < 1.4 * sigma[0]
+    sigma = [np.hypot(*errors(rows, 3, outliers=way)[1][0].sigma) for way in ("leave_out", "clip")]
+    assert sigma[1] < 1.8 * sigma[0]  # half of rho is for the number of records and for the interval
+
+
+def held(rows, seeds=60, **parameters):
+    """How many intervals of each column hold the mean of all rows, in how many answers."""
+    truth, answers = rows.mean(axis=0), errors(rows, seeds, **parameters)[1]
+    ends = np.array([answer.interval for answer in answers])
+    assert all(np.array(answer.interval)[:, 0].tolist() <= answer.value for answer in answers)
+    return ((ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])).sum(axis=0)
+
+
+COLUMNS = {
+    "normal": lambda random: random.normal(20, 1, 2000),
+    "skewed": lambda random: random.lognormal(0, 2, 2000),
+    "heavy": lambda random: np.minimum(random.pareto(1.1, 2000), 900),
+    "few far out": lambda random: np.append(random.normal(5, 1, 1990), np.full(10, 1000.0)),
+    "at a border": lambda random: np.where(np.arange(2000) % 50 == 0, 900.0, -1000.0),
+    "constant": lambda random: np.full(2000, 7.0),
+    "two values": lambda random: np.where(np.arange(2000) % 3 == 0, 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("rho", [0.05, 1.0])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_intervals_hold_the_mean_of_all_records_whatever_they_are(name, rho):
+    """Of 60 each with a probability of 95%: fewer than 51 have one of 1 in 10,000."""
+    rows = COLUMNS[name](np.random.default_rng(8)).reshape(-1, 1)
+    for bounds in ((-1000, 1000), (-10_000, 10_000)):
+        assert held(rows, rho=rho, size_hint=2000, bounds=bounds, step=0.001).min() >= 51
+
+
+def test_an_interval_is_that_of_the_noise_where_nobody_is_moved():
+    rows = np.random.default_rng(5).uniform(0, 10, (3000, 1))
+    answer = fcstream.private_mean(rows, **{**ARRAY, "bounds": (0, 10)}, noise=Noise(SeededEntropy(3)))
+    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+    assert answer.parts == {"tail_share": 0.0}
+
+
+def test_a_value_that_clipping_took_too_far_is_not_taken():
+    """A third of the records lies so far out that noise hides no more than a part of what they move."""
+    rows = np.append(np.zeros(4000), np.full(60, 1000.0)).reshape(-1, 1)
+    told = {**ARRAY, "radius": 1, "rho": 20.0, "spread": 0.5, "size_hint": 4060}
+    answer = fcstream.private_mean(rows, **told, noise=Noise(SeededEntropy(3)))
+    assert abs(answer.value[0] - rows.mean()) < 4 * answer.sigma[0]
+    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+
+
+@pytest.mark.slow
+def test_the_mean_of_real_ages_lies_in_its_interval():
+    ages = np.loadtxt(data_file("adult_coded.csv.gz"), delimiter=",", skiprows=1, usecols=0).reshape(-1, 1)
+    told = {"radius": 100, "rho": 0.02, "delta": 1e-8, "size_hint": 50_000, "step": 1, "bounds": (0, 100)}
+    assert held(ages, **told)[0] >= 54
 
 
 @pytest.mark.slow
@@ -166,13 +240,13 @@ def test_learned_scales_and_searches_clip_too(more):
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"outliers": "clip", "method": "friendly"}, "outliers: must be a share: 'clip' belongs to the method"),
-        ({"outliers": "clip", "method": "ball", "center": [0, 0]}, "outliers: must be a share"),
-        ({"outliers": "clip", "spread": 2.0}, "spread: must be 'histogram' where records are clipped"),
-        ({"outliers": "cut"}, "outliers: must be a share of rows or 'clip'"),
+        ({"outliers": "clip", "method": "friendly"}, "outliers: must be 'leave_out' or a share: 'clip' belongs to"),
+        ({"outliers": "clip", "method": "ball", "center": [0, 0]}, "outliers: must be 'leave_out' or a share"),
+        ({"outliers": 0.1, "method": "friendly"}, "outliers: must be no share but with the methods"),
+        ({"outliers": "cut"}, "outliers: must be 'clip', 'leave_out' or a share of rows"),
         (
             {"outliers": "clip", "method": "friendly", "radius": "search", "radius_min": 1, "radius_max": 9},
-            "outliers: belongs to the method 'recentered'",
+            "outliers: must be 'leave_out' with method 'friendly'",
         ),
     ],
 )
@@ -204,5 +278,16 @@ def test_every_window_of_a_tracking_mean_tells_its_tail(release):
 
 
 def test_a_public_spread_and_a_ball_tell_no_tail():
-    for changes in ({"spread": 1.5}, {"method": "ball", "center": [1, 1]}, {"method": "friendly", "radius": 20}):
-        assert fcstream.private_mean(SKEWED, **{**ARRAY, **changes}).parts is None
+    ball = {"method": "ball", "center": [1, 1]}
+    for changes in ({"spread": 1.5}, ball, {"method": "friendly", "radius": 20}):
+        parts = fcstream.private_mean(SKEWED, **{**ARRAY, **changes}).parts or {}
+        assert "tail_share" not in parts
+
+
+def test_a_public_ball_has_an_interval_where_it_holds_the_public_ranges():
+    ball = {**ARRAY, "method": "ball", "center": [1, 1]}
+    answer = fcstream.private_mean(SKEWED, **ball)
+    assert (answer.interval, answer.parts) == (None, {"no_interval": {"value": "clipped"}})
+    answer = fcstream.private_mean(SKEWED, **{**ball, "radius": 1416.0})
+    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+    assert fcstream.private_mean(SKEWED, **{**ball, "radius": 1415.0}).interval is None

@@ -94,6 +94,7 @@ def test_windows_that_would_release_are_enough():
 
 def test_a_call_on_an_array_distinguishes_them():
     known = {"radius": 1, "rho": 1, "delta": 1e-8, "size_hint": 500, "step": 1e-3, "bounds": (-100, 100)}
+    known["outliers"] = "leave_out"
     noise = Noise(SeededEntropy(0))
     assert fcstream.private_mean(scattered(3000), **known, noise=noise).reason == "no_core"
     assert fcstream.private_mean(scattered(10), **known, noise=noise).reason == "too_few"
@@ -117,7 +118,7 @@ stream.name = "t"
 lattice.step = 0.001
 features = [{name = "a", min = -40.0, max = 80.0}, {name = "b", min = 0.0, max = 100.0}]
 window = {length = "10s", start = "1970-01-01T00:00:00Z", end = "1970-01-01T00:00:20Z"}
-release = {kind = "mean", radius = 3.0, rho = 1.0, delta = 1e-9, size_hint = 300}
+release = {kind = "mean", radius = 3.0, rho = 1.0, delta = 1e-9, size_hint = 300, outliers = "leave_out"}
 budget = {rho = 2.0, delta = 1e-6}
 source.url = "jsonl:in.jsonl"
 sink.url = "jsonl:out.jsonl"

@@ -229,7 +229,7 @@ def test_degenerate_windows_release_or_refuse_at_the_price_they_say(name, method
 def test_array_function_searches():
     rng = np.random.default_rng(3)
     rows = rng.normal(20, 0.5, size=(1500, 3))
-    common = {"rho": 1, "delta": 1e-8, "size_hint": 1500, "step": 1e-3, "bounds": (-50, 50)}
+    common = {"rho": 1, "delta": 1e-8, "size_hint": 1500, "step": 1e-3, "bounds": (-50, 50), "outliers": "leave_out"}
     answer = fcstream.private_mean(rows, radius="search", radius_min=0.01, radius_max=80, **common)
     assert answer.status == "released"
     assert np.abs(np.array(answer.value) - 20).max() < 0.2
@@ -465,7 +465,7 @@ def test_audit_of_a_search_in_a_sample(factor):
 
 @pytest.mark.parametrize(
     ("outliers", "said"),
-    [("clip", "the mean is that of all records: those outside of a ball"), (0.1, "of a long tail the outer records")],
+    [("clip", "the mean is that of all records, and `interval` holds it"), (0.1, "of a long tail the outer records")],
 )
 def test_a_plan_says_which_mean_it_is(outliers, said):
     release = {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": 3000, "spread": None}
@@ -473,14 +473,14 @@ def test_a_plan_says_which_mean_it_is(outliers, said):
     assert sum(note.startswith(said) for note in notes) == 1
 
 
-def test_a_search_that_clips_is_nearer_to_the_mean_of_tails_on_both_sides():
+def test_a_search_that_clips_is_nearer_to_the_mean_of_tails():
     off = {"clip": [], 0.0: []}
     for seed in range(8):
-        rows = np.random.default_rng(seed).standard_t(2, (2000, 2))
+        rows = np.random.default_rng(seed).pareto(2, (2000, 2))
         for outliers, errors in off.items():
             found = fcstream.private_mean(
                 rows, radius="search", radius_min=1.0, radius_max=1e4, rho=1, delta=1e-8, size_hint=2000, step=1e-3,
-                bounds=(-2e6, 2e6), outliers=outliers, noise=Noise(SeededEntropy(seed)),
+                bounds=(-2e3, 2e3), outliers=outliers, noise=Noise(SeededEntropy(seed)),
             )  # fmt: skip
             errors.append(float(np.linalg.norm(found.value - rows.mean(axis=0))))
     assert np.median(off["clip"]) < 0.8 * np.median(off[0.0])

@@ -15,7 +15,7 @@ from fcstream.errors import ConfigError
 from fcstream.planning.plan import plan
 from fcstream.releases.base import Track
 from fcstream.releases.floors import FALSE_RELEASE
-from fcstream.releases.means.mean import BallMean
+from fcstream.releases.means.ball import BallMean
 from fcstream.releases.means.zooming import ZoomingMean, least_sum, tail_of_sum
 from fcstream.releases.trees.growing import PublicBox
 

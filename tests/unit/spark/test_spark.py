@@ -28,7 +28,7 @@ from fcstream.spark.tasks import MessageReader, count_window, pieces
 
 KINDS = {
     "mean": {},
-    "basic": {"release": {"method": "basic", "spread": None}},
+    "basic": {"release": {"method": "basic", "spread": None, "outliers": None}},
     "search": {
         "release": {"method": "friendly", "radius": "search", "radius_min": 0.1, "radius_max": 50.0, "spread": None}
     },
