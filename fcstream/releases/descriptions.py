@@ -69,14 +69,14 @@ _RECENTERED = (
 )
 _CLIPPED = (
     "one number for each feature: the mean of all records, far ones moved nearer",
-    "A core of records that lie near most others is found privately (FriendlyCore). Its friendly average gives a "
-    "rough center. A noisy histogram of all records' distances gives a radius; then two noisy means of all "
-    "records, clipped to balls around better and better centers, are taken.",
+    "A noisy mean of all records, clamped to the public ranges, gives a center; where the ranges are very wide, means "
+    "in a few public balls lead nearer. A noisy histogram of all records' distances from there gives a radius, and a "
+    "second noisy mean is taken of all, far ones moved to the border of that ball. The first mean tells the interval.",
     "No record is left out. Far ones are moved to a border at which noise and the error of that are about alike: "
-    "on skewed data the value lies on the side of the bulk. `sigma` does not contain that error; `tail_share` "
-    "tells how many lay outside.",
+    "on skewed data the value lies on the side of the bulk. `sigma` does not contain that error, `interval` does, "
+    "whatever the records are; `tail_share` tells how many lay outside.",
 )
-"""What is released, the mechanism and the bias with `outliers` clip."""
+"""What is released, the mechanism and the bias of means that leave no record out."""
 _CENTERS = KindDescription(
     "the centers of k groups of records, with noisy numbers of records",
     "Coins divide the records into many shards, and a clustering program finds k centers in each. Where the shards "
@@ -227,17 +227,17 @@ DESCRIPTIONS = {
         ("5.5", "5.10", "5.4"),
     ),
     "mean/auto": KindDescription(
-        _MEAN,
+        _CLIPPED[0],
         "One of two methods, by settings alone; `plan` says which. "
-        f"Recentered: {_RECENTERED} Tracking: a window starts from the center and radius that the window before "
+        f"Recentered: {_CLIPPED[1]} Where records are left out: {_RECENTERED} Tracking: a window starts from the center and radius that the window before "
         "released, the first one from the public ranges: noise is added to numbers of records by their distance, from "
         "which the next radius follows, and to the mean of those within twice the radius, moved to the ball's border.",
-        f"Recentered: {_OF_THE_CORE} Tracking: records beyond twice the ball's radius are left out and those beyond it "
+        f"Recentered: {_CLIPPED[2]} Where records are left out: {_OF_THE_CORE} Tracking: records beyond twice the ball's radius are left out and those beyond it "
         "moved to its border, so the value lags behind where records move faster than the ball. `sigma` does not "
         "contain that.",
         (FC22, CKS20, OURS),
-        ("5.17", "5.4", "5.16"),
-        ("5.4", "5.10"),
+        ("5.17", "5.18", "5.4", "5.16"),
+        ("5.11", "5.4", "5.10"),
     ),
     "mean/basic": KindDescription(
         _MEAN,
@@ -479,7 +479,15 @@ def told_of(options: Options) -> KindDescription | None:
     if found is None or not getattr(options, "clips", False):
         return found
     what, mechanism, bias = _CLIPPED
-    return replace(found, what=what, mechanism=mechanism, bias=bias)
+    return replace(
+        found,
+        what=what,
+        mechanism=mechanism,
+        bias=bias,
+        sources=(CKS20, OURS),
+        specification=("5.18",),
+        proofs=("5.11", "5.3", "5.10"),
+    )
 
 
 def variations_of(options: Options) -> list[Variation]:

@@ -474,7 +474,21 @@ FAULTS = [
         "releases/means/mean.py",
         "bins += noise.discrete_gaussian(",
         "bins += 0 * noise.discrete_gaussian(",
-        ("unit/releases/test_clipped_means.py::test_a_release_equals_the_naive_twin[600-3-skewed]",),
+        ("unit/releases/test_means.py::test_distances_within_a_core_are_noisy",),
+    ),
+    Fault(
+        "distances of a mean of all without noise",
+        "releases/means/clipped_mean.py",
+        "return bins + noise.discrete_gaussian(",
+        "return bins + 0 * noise.discrete_gaussian(",
+        ("unit/releases/test_clipped_means.py::test_a_release_equals_the_naive_twin[600-3-skewed-10000]",),
+    ),
+    Fault(
+        "a sum in the public ranges with the noise of one feature",
+        "releases/means/box_average.py",
+        "gaussian_variance(side * sum(units), rho_nano)",
+        "gaussian_variance(side * side, rho_nano)",
+        ("unit/releases/test_clipped_means.py::test_a_release_equals_the_naive_twin[600-3-skewed-10000]",),
     ),
     Fault(
         "points between one and two radii of a zooming mean unclipped",

@@ -34,10 +34,14 @@ CENTER = [20.0, 50.0]
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 BALL = {**BARE, "method": "ball", "center": CENTER, "radius": 3.0, "rho": 0.5}
 WITHOUT = {**BARE, "method": "tracking", "rho": 0.5}
+ALL = {"outliers": "clip", "delta": None, "size_hint": 60, "rho": 0.5}
 CASES = {  # what is configured, the records that both windows hold, and the one that only the second has
     "count": ({**BARE, "kind": "count", "rho": 0.5}, [CENTER] * 30, CENTER),
     "ball": (BALL, [CENTER] * 400, [23.0, 50.0]),
     "ball, far record": (BALL, [CENTER] * 400, [79.0, 99.0]),
+    "all records": (ALL, [CENTER] * 60, [79.0, 99.0]),
+    "all records, one near": (ALL, [CENTER] * 60, [20.3, 50.0]),
+    "all records, at its floor": (ALL, [CENTER] * 12, [23.0, 50.0]),
     "ball, at its floor": (BALL, [CENTER] * 6, [23.0, 50.0]),
     "sum": ({**BARE, "kind": "sum", "rho": 0.5}, [CENTER] * 9, [80.0, 100.0]),
     "histogram": (

@@ -67,7 +67,7 @@ def test_main_job(folder):
     assert {r["status"] for r in releases} == {"released"}
     expected = {
         "stream", "window_open_ms", "window_close_ms", "status", "reason", "kind", "value", "sigma", "count",
-        "core_count", "rho", "delta", "guarantee", "spent", "private", "interval",
+        "core_count", "rho", "delta", "guarantee", "spent", "private", "parts",
     }  # fmt: skip
     assert expected <= set(releases[0])
     assert releases[0]["private"] is True

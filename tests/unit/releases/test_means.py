@@ -16,7 +16,14 @@ from fcstream.errors import ConfigError
 from fcstream.ledgers import WindowKey
 from fcstream.ledgers.base import Charge
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
+from fcstream.releases.averages import (
+    BallAverage,
+    Estimate,
+    FriendlyAverage,
+    exact_sums,
+    gaussian_variance,
+    norm_quantile,
+)
 from fcstream.releases.base import Spread, Track
 from fcstream.releases.core_stage import coin_noise, core_law
 from fcstream.releases.means.ball import BallMean
@@ -261,6 +268,13 @@ def test_bins_of_the_spread_have_the_more_noise_the_more_features_there_are(d, p
     mechanism = RecentredMean(PrivacyLoss.charge(8, 1e-9), 3000**2, d, 5000)
     sigma = math.sqrt(3 * 1e9 / (2 * mechanism._shares.histogram))
     assert sigma == pytest.approx(part * 5000, rel=1e-3)
+
+
+def test_distances_within_a_core_are_noisy():
+    mechanism = RecentredMean(LOSS, 600**2, 2, 300)
+    points = everyone(view_of(np.rint(np.random.default_rng(1).normal(0, 80, (300, 2)))))
+    rough = Estimate(np.zeros(2), np.ones(2), 280)
+    assert len({mechanism._reach(points, rough, Noise(SeededEntropy(seed)))[0] for seed in range(20)}) > 5
 
 
 @pytest.mark.slow
