@@ -229,10 +229,12 @@ DESCRIPTIONS = {
     "mean/auto": KindDescription(
         _CLIPPED[0],
         "One of two methods, by settings alone; `plan` says which. "
-        f"Recentered: {_CLIPPED[1]} Where records are left out: {_RECENTERED} Tracking: a window starts from the center and radius that the window before "
-        "released, the first one from the public ranges: noise is added to numbers of records by their distance, from "
+        f"Recentered: {_CLIPPED[1]} Where records are left out: {_RECENTERED} "
+        "Tracking: a window starts from the center and radius that the window before released, the first "
+        "one from the public ranges: noise is added to numbers of records by their distance, from "
         "which the next radius follows, and to the mean of those within twice the radius, moved to the ball's border.",
-        f"Recentered: {_CLIPPED[2]} Where records are left out: {_OF_THE_CORE} Tracking: records beyond twice the ball's radius are left out and those beyond it "
+        f"Recentered: {_CLIPPED[2]} Where records are left out: {_OF_THE_CORE} "
+        "Tracking: records beyond twice the ball's radius are left out and those beyond it "
         "moved to its border, so the value lags behind where records move faster than the ball. `sigma` does not "
         "contain that.",
         (FC22, CKS20, OURS),
