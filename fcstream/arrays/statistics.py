@@ -403,7 +403,7 @@ def _as_column(values: ArrayLike) -> ArrayLike:
     """Turn values (n,) into rows (n, 1)."""
     column = as_doubles(values, "values", "a list of numbers", keeps_type=True)
     if column.ndim != 1:
-        raise ConfigError(f"must have shape (n,), got {column.shape}", "values")
+        raise ConfigError(f"must have shape (n,), got {column.shape}: give one column", "values")
     return column[:, None]
 
 

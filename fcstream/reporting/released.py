@@ -74,11 +74,11 @@ def read_releases(source: str | os.PathLike[str], *, library: str | None = None)
     >>> from fcstream import read_releases
     >>> from fcstream.testing import sample_release
     >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-    ...     file.write(2 * (sample_release(0).to_bytes() + b"\\n"))  # as after a kill
+    ...     _ = file.write(2 * (sample_release(0).to_bytes() + b"\\n"))  # as after a kill
     ...     file.flush()
     ...     found = read_releases(file.name, library="polars")
     >>> found["name"].to_list()
-    ['a', 'b']
+    ['mean/0', 'mean/1']
     """
     if library is None:
         library = next((name for name in LIBRARIES if find_spec(name) is not None), None)

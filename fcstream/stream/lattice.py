@@ -73,7 +73,8 @@ def as_rows(values: object, key: str, what: str = "a rectangular array of number
     """Return an array (n, d), d >= 1, of what a caller gave as the argument `key`; see `as_doubles` (`keeps_type`)."""
     rows = as_doubles(values, key, what, keeps_type=True)
     if rows.ndim != 2 or rows.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", key)
+        remedy = ": give one column as (n, 1)" if rows.ndim == 1 else ""
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}{remedy}", key)
     return rows
 
 

@@ -8,12 +8,15 @@ import runpy
 import pytest
 from support import REPOSITORY
 
+import fcstream.arrays.approximate_dp
 import fcstream.arrays.clusters
 import fcstream.arrays.estimators
 import fcstream.arrays.statistics
 import fcstream.arrays.tables
+import fcstream.arrays.trees
 import fcstream.counting.friends
 import fcstream.engine.stream
+import fcstream.reporting.released
 from fcstream.config import Config
 from fcstream.planning.plan import plan
 
@@ -28,7 +31,10 @@ EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "ex
         fcstream.arrays.tables,
         fcstream.arrays.clusters,
         fcstream.arrays.estimators,
+        fcstream.arrays.trees,
+        fcstream.arrays.approximate_dp,
         fcstream.engine.stream,
+        fcstream.reporting.released,
     ],
     ids=lambda m: m.__name__,
 )
