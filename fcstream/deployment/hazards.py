@@ -16,6 +16,7 @@ from ..releases.registry import method_of
 from .document import Block, DocumentSection, HazardAnswer, Paragraph, code, spell
 from .facts import DeploymentFacts
 from .promise import UNITS, belief, lost, name_of, number, plans_of, sure
+from .topics import draws_floats
 
 Answer = tuple[str, str]
 _APPROXIMATE = (("mean", "basic"), ("covariance", "friendly"))
@@ -360,8 +361,8 @@ def _side_channels(facts: DeploymentFacts) -> Answer:
     )
     if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in facts.config.releases):
         text += " Exception: covariances of shards are averaged in floating point."
-    if any(getattr(options, "variant", None) == "paper" for options in facts.config.releases):
-        text += " Exception: `variant` = 'paper' computes as its paper prints it, in part in floating point."
+    if draws_floats(facts.config):
+        text += " Exception: `variant` = 'paper' draws directions in floating point."
     if window.clock == "wall":
         text += " Windows close by this machine's clock: call `Engine.advance` by a timer if you push records yourself."
     return "attention", text

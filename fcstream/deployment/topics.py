@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..config import Config
 from ..releases.descriptions import CKS20, OURS
 from ..releases.record_gate import GatedMechanism
 from .facts import DeploymentFacts
@@ -50,6 +51,11 @@ _UNITS = {
 }
 
 
+def draws_floats(config: Config) -> bool:
+    """Whether some answer draws in floating point."""
+    return any(each.kind == "synthetic" and getattr(each, "variant", None) == "paper" for each in config.releases)
+
+
 def topics(facts: DeploymentFacts) -> Iterator[ProvenTopic]:
     """Iterate over what this configuration rests on besides the mechanisms of its answers."""
     config, job = facts.config, facts.job
@@ -59,10 +65,10 @@ def topics(facts: DeploymentFacts) -> Iterator[ProvenTopic]:
     yield ProvenTopic(
         "epsilon and delta", "Rho is converted to epsilon and delta by the tight formula.", (CKS20,), ("1.2",), ("1.8",)
     )
-    yield ProvenTopic(
-        "noise", "Noise is drawn in whole numbers, exactly, from the system's random generator.", (CKS20,),
-        ("2.4", "2.5"), ("1.5",),
-    )  # fmt: skip
+    noise = "Noise is drawn in whole numbers, exactly, from the system's random generator."
+    if draws_floats(config):
+        noise += " But for the directions of `variant` = 'paper', which are drawn in floating point."
+    yield ProvenTopic("noise", noise, (CKS20,), ("2.4", "2.5"), ("1.5",))
     yield ProvenTopic(
         "whole numbers",
         "Records are rounded to a public grid, so that sums are exact and no rounding error can tell a record.",

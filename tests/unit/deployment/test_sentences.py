@@ -47,6 +47,15 @@ MEMORY = {"ledger": {"url": "memory:"}}
 SERVER = {"ledger": {"url": "postgresql://db/x"}}
 FILES = {"clock": "eof", "end": "2026-01-02T00:00:00Z"}
 STOP, REFUSE = {"budget": {**EXACT, "exhausted": "stop"}}, {"budget": {"exhausted": "refuse"}}
+PAPER = {
+    **BARE,
+    "size_hint": 1000,
+    "kind": "synthetic",
+    "variant": "paper",
+    "edges": {"a": [0.0], "b": [50.0]},
+    "rho": 0.5,
+}
+NO_PAPER = COUNT | {"variant": None, "edges": None, "size_hint": None}
 CLIPS, SHARE = {"outliers": "clip"}, {"outliers": 0.05}
 ROOM = {"budget": {"rho": 4.0, "delta": 1e-6}}
 PLAIN = sample()["release"]
@@ -101,6 +110,7 @@ FACTS = [
     ("and to whoever opens the page", STREAM | PAGE, {"service": {"page": False}}),
     ("the mean of all records, far ones moved nearer", EVENTS | {"release": PLAIN | CLIPS} | ROOM, {"release": SHARE}),
     ("Records outside of the core do not count", EVENTS | {"release": PLAIN | SHARE} | ROOM, {"release": CLIPS}),
+    ("drawn in floating point", EVENTS | {"release": PAPER}, {"release": NO_PAPER}),
     ("from the stream's first run on, ", EVENTS | {"window": LIVE}, {"window": FILES}),
     ("The schedule ends before that, or with it", STREAM, {"window": {"end": "1970-01-02T00:00:00Z"}}),
     ("`memory:`", STREAM | MEMORY, {"ledger": {"url": "sqlite:l.db"}}),
