@@ -25,7 +25,7 @@ from ..stream.admission import admit
 from .closing import AskedWindows, DrawnWindows, WindowCloser
 from .exhaustion import Exhaustion
 from .first_records import FirstRecords
-from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .outbox import Outbox
 from .progress import Progress, warn_of_loss
 from .records import CounterFactory, OpenRecords, default_counters
@@ -104,6 +104,7 @@ class Engine:
         job = self.job = self.config.job.for_key(key)
         noise = noise or Noise()
         self.rejections = Rejections(job.terms.stream, on_rejection)
+        self._frame_types: FloatTypes = {}
         if ledger is None and self.config.ledger is None:
             raise ConfigError(
                 "is required: it keeps the guarantee across runs ('memory:' forgets at exit)", "ledger.url"
@@ -249,7 +250,7 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids)
+            batch, arrivals = read_pushed(self.job, self._frame_types, times_ms, points, arrival_ms, positions, ids)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             return self.tick()

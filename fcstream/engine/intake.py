@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
+from ..formats.frames import FloatTypes as FloatTypes
 from ..formats.frames import columns_of, read_points, read_table
 from ..formats.rejections import tallied
 from ..formats.rows import identified, read_moment, read_push
@@ -43,9 +44,18 @@ def read_closing_moment(job: Job, now_ms: Any) -> int:
 
 
 def read_pushed(
-    job: Job, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any = None
+    job: Job,
+    types: FloatTypes,
+    times_ms: Any,
+    points: Any,
+    arrival_ms: Any,
+    positions: Any,
+    ids: Any,
+    keys: Any = None,
 ) -> tuple[Batch, NDArray[np.int64] | None]:
     """Split a push into rows that can be read, rejections, and arrivals; see `Engine.push`.
+
+    `types` has the floats of the first data frame's columns, and is filled by it.
 
     Raises
     ------
@@ -67,13 +77,13 @@ def read_pushed(
             raise ConfigError("must be given with `stream.key`, and only then", "keys")
         from_table = columns_of(points) is not None
         if from_table:
-            points = read_points(schema, points)
+            points = read_points(schema, points, types)
         batch, n = read_push(schema, times_ms, points, ids, keys, from_table=from_table)
     else:
         for name, given in (("points", points), ("ids", ids), ("keys", keys)):
             if given is not None:
                 raise ConfigError("must be left out with a table, which has columns for them", name)
-        batch, n = read_table(schema, times_ms)
+        batch, n = read_table(schema, times_ms, types)
     return identified(batch, n, positions, arrival_ms)
 
 

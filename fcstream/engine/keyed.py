@@ -27,7 +27,7 @@ from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, Engine
 from .exhaustion import Exhaustion
 from .first_records import FirstRecords
-from .intake import OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .records import CounterFactory, default_counters
 from .routing import RoutedRecords, distribute, route
 from .shared_users import UserAccount
@@ -146,6 +146,7 @@ class KeyedEngine:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         self.job = self.config.job
         self.rejections = Rejections(self.job.terms.stream, on_rejection)
+        self._frame_types: FloatTypes = {}
         self.first_records = FirstRecords(self.job)
         self.exhaustion = Exhaustion(self.job)
         self._closes_together = False
@@ -233,7 +234,8 @@ class KeyedEngine:
     ) -> list[Release]:
         """Take records; see `Engine.push`. `keys` holds the key of each record, as text or a whole number."""
         with self._lock:
-            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, keys)
+            given = times_ms, points, arrival_ms, positions, ids, keys
+            batch, arrivals = read_pushed(self.job, self._frame_types, *given)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             for part in self.parts:

@@ -40,11 +40,32 @@ def columns_of(table: Any) -> list[str] | None:
     return None if names is None or callable(names) else [str(name) for name in names]
 
 
-def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
+FloatTypes = dict[str, "np.dtype[Any]"]
+"""By feature whether its column holds float32, float16, or anything else (float64).
+
+It is that of a run's first frame for all of them: libraries choose a type by the values, and then one record of a later
+frame would decide which others are in range.
+"""
+_NARROW = dict.fromkeys(("float32", "float[pyarrow]", "float"), "float32")
+_NARROW |= dict.fromkeys(("float16", "halffloat[pyarrow]", "halffloat"), "float16")
+
+
+def _float_types(schema: Schema, table: Any, types: FloatTypes | None) -> FloatTypes:
+    """Return the types of the columns that were noted, or note those of this table."""
+    types = {} if types is None else types
+    if not types:
+        for name in schema.features:
+            column = table[schema.column(name)]
+            kind = column.dtype if hasattr(column, "dtype") else getattr(column, "type", "")
+            types[name] = np.dtype(_NARROW.get(str(kind).lower(), "float64"))
+    return types
+
+
+def read_table(schema: Schema, table: Any, types: FloatTypes | None = None) -> tuple[Batch, int]:
     """Make a batch of a table's rows, with rejections of the unusable ones; also returns the number of rows.
 
     Positions are numbers of rows. Times are numbers or texts in the schema's unit, or date-times, whose type states
-    their unit; a date-time without a zone is in UTC.
+    their unit; a date-time without a zone is in UTC. `types` are those of the run's first frame, which fills it.
 
     Raises
     ------
@@ -58,6 +79,7 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
         if names.count(name) != 1:
             found = "it has several" if name in names else f"it has {len(names)} others"
             raise ConfigError(f"must have a column {name!r} (named by `stream` and `features`), {found}", "table")
+    types = _float_types(schema, table, types)
     schema, times = _times(schema, table[schema.column(schema.time)])
     features = [
         (whole_cells if name in schema.levels else as_array)(table[schema.column(name)]) for name in schema.features
@@ -76,10 +98,14 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
         cells = [times, *features, *labels]
         rows = [{name: _cell(column[i]) for name, column in zip(wanted, cells, strict=True)} for i in odd.tolist()]
         batch = merge(batch, batch_from_rows(rows, odd.tolist(), schema))
+    for k, name in enumerate(schema.features):
+        batch.values[:, k] = doubles_of(schema, name, batch.values[:, k], types[name])
     return batch, n
 
 
-def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[Any, ...]]:
+def read_points(
+    schema: Schema, table: Any, types: FloatTypes | None = None
+) -> NDArray[np.float64] | list[tuple[Any, ...]]:
     """Read a table of features only, in the configuration's order: (n, d) numbers, with NaN for missing ones.
 
     If a column holds anything but numbers, the result is rows of cells, which are then checked row by row.
@@ -95,9 +121,10 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
         if names.count(column) != 1:
             raise ConfigError(f"must have one column {column!r} of numbers", "points")
         columns[name] = as_array(table[column])
+    types = _float_types(schema, table, types)
     if not schema.texts and all(column.dtype.kind in "iuf" for column in columns.values()):
         numbers = np.column_stack(
-            [doubles_of(schema, name, unmasked(column), column.dtype) for name, column in columns.items()]
+            [doubles_of(schema, name, unmasked(column), types[name]) for name, column in columns.items()]
         )
         if not any(np.isnan(numbers[:, k]).any() for k, name in enumerate(columns) if name in schema.levels):
             return numbers
@@ -106,7 +133,8 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
         if name in schema.levels or name in schema.texts:
             cells.append(list(map(_cell, whole_cells(table[schema.column(name)]))))
         else:
-            cells.append([math.nan if (found := _cell(value)) is None else found for value in column])
+            own = doubles_of(schema, name, column, types[name]) if column.dtype.kind == "f" else column
+            cells.append([math.nan if (found := _cell(value)) is None else found for value in own])
     return list(zip(*cells, strict=True))
 
 
@@ -158,7 +186,7 @@ def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.floa
     """Read a feature's numbers or codes; NaN for rows that need the slow path."""
     if name not in schema.levels:
         if column.dtype.kind in "iuf":
-            return doubles_of(schema, name, unmasked(column), column.dtype)
+            return unmasked(column)
         return np.full(len(column), math.nan)
     codes, cells = schema.levels[name], map(_cell, column)
     plain = (str, bool, int, float)

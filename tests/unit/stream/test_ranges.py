@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.helpers import sample
 
-from fcstream import Config, ConfigError
+import fcstream
+from fcstream import Config, ConfigError, Engine, Noise, SeededEntropy
 from fcstream.counting.rows import rows_inside
 from fcstream.formats.batch import Batch
 from fcstream.stream.admission import admit
@@ -215,3 +216,82 @@ def test_values_never_leave_the_public_range():
     assert grid.values([[0.0, -1e9], [5.0, 1e9]]) == [[0.25, 0.0], [2.25, float(np.arcsinh(0.3))]]
     assert grid.column(feature, [0, 5]).tolist() == [0.25, 2.25]
     assert math.isnan(grid.values([math.nan, 0.0])[0])
+
+
+# -- columns of single precision, wherever they come from ----------------------------------------------------------
+
+HUMIDITY = {"name": "a", "min": 0.0, "max": 99.9, "missing": [-999.9]}
+CELLS = [99.9, -999.9, 50.0, 99.8]
+
+
+def engine_of(**changes):
+    release = SUM | {"kind": "quantiles", "quantiles": [0.5], "rho": 400.0}
+    sections = {"release": release, "lattice": {"step": 0.0000001}, "budget": {"rho": 800.0}} | changes
+    config = sample(window={"end": "1970-01-01T00:00:10Z", "clock": "eof"}, **sections)
+    return Engine(Config.from_mapping(config | {"features": [HUMIDITY]}), noise=Noise(SeededEntropy(1)))
+
+
+def frames_of(column):
+    """Tables of every library with one column, and what it is in this machine's numbers."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    times, cells = [1000] * len(column), [None if x != x else float(x) for x in column]
+    kind = column.dtype.name
+    yield pd.DataFrame({"ts_ms": times, "a": column})
+    yield pd.DataFrame({"ts_ms": times, "a": pd.array(column, dtype=kind)})
+    if kind != "float16":
+        yield pd.DataFrame({"ts_ms": times, "a": pd.array(column, dtype=kind.capitalize())})
+        yield pl.DataFrame({"ts_ms": times, "a": cells}, schema_overrides={"a": getattr(pl, kind.capitalize())})
+        yield pd.DataFrame(
+            {"ts_ms": times, "a": pd.array(cells, dtype=pd.ArrowDtype(getattr(pa, kind)()))},
+        )
+    yield pa.table({"ts_ms": times, "a": pa.array(column)})
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("has_null", [False, True])
+def test_frames_of_all_libraries_hold_their_maximum_and_what_stands_for_no_value(kind, has_null):
+    column = np.array([*CELLS, *([math.nan] if has_null else [])], kind)
+    for frame in frames_of(column):
+        engine = engine_of()
+        engine.push(frame)
+        missing = 1 + has_null
+        found = dict(engine.rejected)
+        assert found.pop("missing", 0) + found.pop("not_finite", 0) == missing, (type(frame), engine.rejected)
+        assert not found, type(frame)
+
+
+def test_the_type_of_a_frame_is_that_of_the_first_of_a_run():
+    """Libraries choose it by the values: one record of a later frame would decide which others are in range."""
+    import pandas as pd
+
+    single, double = (pd.DataFrame({"ts_ms": [1000], "a": np.array([99.9], np.float32).astype(kind)})
+                      for kind in (np.float32, np.float64))  # fmt: skip
+    for first, second, rejected in ((single, double, {}), (double, single, {"out_of_range": 2})):
+        engine = engine_of()
+        engine.push(first)
+        engine.push(second)
+        assert engine.rejected == rejected
+
+
+def test_arrays_of_single_precision_hold_their_maximum():
+    column = np.full((1000, 1), 99.9, np.float32)
+    engine = engine_of()
+    engine.push(np.full(1000, 1000), column)
+    assert engine.rejected == {}
+    for given in (column, np.ma.array(column), column.astype(np.float16)):
+        found = fcstream.private_sum(given, bounds=(0, 99.9), rho=1e4, step=1e-7)
+        assert found.left_out == {}
+        assert found.value[0] == pytest.approx(99_900 if given.dtype == np.float32 else 99_875, rel=1e-4)
+    found = fcstream.private_histogram(np.full(1000, 0.1 + 0.2), edges=[0.1], rho=1e4, step=0.1, bounds=(0, 0.3))
+    assert found.value == pytest.approx([0, 1000], abs=1)
+    pairs = np.full((1000, 2), 99.9, np.float32)
+    for answer in (
+        fcstream.private_covariance(pairs, bounds=(0, 99.9), rho=1, size_hint=1000, step=1e-4),
+        fcstream.private_centers(column, 1, bounds=(0, 99.9), rho=10, step=1e-4, method="tree"),
+    ):
+        assert answer.left_out == {}
+    with pytest.raises(ConfigError, match=r"^step: must be smaller: the range"):
+        fcstream.private_centers(column, 1, bounds=(0, 0.3), rho=10, step=1.0, method="tree")
