@@ -14,7 +14,21 @@ from .vectors import load, store
 
 
 @kernel
-def mark_inside(rows, origins, scales, step, low, high, inside):
+def mark_inside(points, low, high, inside):
+    """Mark the points (n, d) all of whose numbers are in [low, high] (d,), in inside (n,) bool; returns how many."""
+    count = 0
+    for i in range(len(points)):
+        point = points[i]
+        beyond = 0
+        for k in range(len(point)):
+            beyond += not ((point[k] >= low[k]) & (point[k] <= high[k]))  # a NaN is in no range
+        inside[i] = beyond == 0
+        count += beyond == 0
+    return count
+
+
+@kernel
+def mark_rows_inside(rows, origins, scales, step, low, high, inside):
     """Mark the rows (n, d) all of whose lattice numbers are in [low, high] (d,), in inside (n,) bool; returns how many.
 
     origins, scales (d,); lattice numbers as in `encode`.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..counting.exact import FriendCounts
+from ..counting.rows import points_inside
 from ..counting.views import WindowView
 from ..errors import ConfigError
 from ..noise.samplers import Noise
@@ -239,7 +240,7 @@ def private_centers(
     grid, within = _ball(lattice, job), rows
     if bounds is not None:
         within = rows[_box(lattice, (low, high)).located(rows)[1].all(axis=1)]
-    points = grid.points_inside(within)
+    points = points_inside(within, grid)
     left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
@@ -256,7 +257,7 @@ def _tree_centers(
     noise: Noise,
 ) -> CentersAnswer:
     mechanism, grid = _by_tree(TreeClustering, k, bounds, rho, Lattice(step))
-    points = grid.points_inside(rows)
+    points = points_inside(rows, grid)
     left_out = count_left_out(rows, len(points))
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
@@ -443,7 +444,7 @@ def private_mixture(
             raise ConfigError("belongs to methods 'friendly' and 'ktuples', which need all of `delta`, `size_hint` and "
                               "`spread`: leave it out", given[0])  # fmt: skip
         tree, grid = _by_tree(TreeMixture, k, _bounds(bounds, ball, center, rows.shape[1]), rho, lattice)
-        points = grid.points_inside(rows)
+        points = points_inside(rows, grid)
         left_out = count_left_out(rows, len(points))
         charge = _charge(tree.loss)
         charge.open(tree.loss)
@@ -458,7 +459,7 @@ def private_mixture(
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
     made, grid = Learned.of(job, loss, lattice), _ball(lattice, job)
-    points = grid.points_inside(rows)
+    points = points_inside(rows, grid)
     left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(made.loss)
     charge.open(made.loss)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..counting.rows import RowsView, rows_inside
+from ..counting.rows import RowsView, points_inside, rows_inside
 from ..errors import ConfigError
 from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
@@ -461,7 +461,7 @@ def _answer(
     noise = noise_of(noise)
     mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
     by_rows = isinstance(mechanism, ClippedCovariance)
-    inside = rows_inside(rows, grid) if by_rows else grid.points_inside(rows)
+    inside = rows_inside(rows, grid) if by_rows else points_inside(rows, grid)
     left_out = count_left_out(rows, len(inside), beyond=beyond, name=name)
     if by_rows:
         view: Any = RowsView(inside, grid)

@@ -30,8 +30,28 @@ def rows_inside(rows: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
 
     rows = np.require(grid.all_doubles(rows), np.float64, ("C", "W"))  # compiled code has a version for each kind
     inside = np.empty(len(rows), np.bool_)
-    marked = kernels.mark_inside(rows, *_shifts(grid), grid.lattice.step, grid.lowest, grid.highest, inside)
+    marked = kernels.mark_rows_inside(rows, *_shifts(grid), grid.lattice.step, grid.lowest, grid.highest, inside)
     return rows if marked == len(rows) else rows[inside]
+
+
+def points_inside(rows: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    """Return the lattice points (m, d) of the rows (n, d) that are within the public ranges.
+
+    Privacy
+    -------
+    Each row is judged by itself.
+
+    Source
+    ------
+    Specification 2.1.
+    """
+    from .._kernels import rows as kernels
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = grid.points(grid.all_doubles(rows))
+    inside = np.empty(len(points), np.bool_)
+    marked = kernels.mark_inside(points, grid.lowest, grid.highest, inside)
+    return points if marked == len(points) else points[inside]
 
 
 def _shifts(grid: Grid) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -410,12 +410,6 @@ class Grid:
             points = self.points(cells)
             return points, (points >= self.lowest) & (points <= self.highest)  # False for NaN
 
-    def points_inside(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the lattice points (m, d) of those rows (n, d) that are in range."""
-        points, inside = self.located(rows)
-        whole = inside.all(axis=1)
-        return points if whole.all() else points[whole]
-
     def doubles(self, index: int, cells: NDArray[Any], kind: Any = None) -> NDArray[np.float64]:
         """Convert a column of cells (n,) to double precision, in the field's own units.
 
