@@ -413,7 +413,7 @@ def _in_a_ball(config: Config) -> list[str]:
     if options.kind != "mean" or method_of(options) == "ball":
         return []
     grid = config.job.grid
-    ends = [(float(each.scaled(each.minimum)), float(each.scaled(each.maximum))) for each in grid.features]
+    ends = [each.scaled_range for each in grid.features]
     if not all(math.isfinite(high - low) for low, high in ends):
         return []
     center = [

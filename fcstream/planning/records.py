@@ -137,7 +137,7 @@ def _column(feature: Feature, deviation: float | None, total: int, rng: np.rando
     """Make up the values of one feature as its field holds them."""
     if feature.levels:
         return rng.integers(0, len(feature.levels), total).astype(np.float64)
-    low, high = ((end - feature.origin) / feature.scale for end in feature.range)
+    low, high = feature.scaled_range
     width = (high - low) / (2 * _ROOM) if deviation is None or feature.learned else deviation
     scaled = rng.normal((low + high) / 2, width, total)
     inside = np.clip(feature.origin + feature.scale * scaled, *feature.range)

@@ -261,6 +261,12 @@ class Feature:
         return float(TRANSFORMS[self.transform](self.minimum)), float(TRANSFORMS[self.transform](self.maximum))
 
     @property
+    def scaled_range(self) -> tuple[float, float]:
+        """Ends of the public range in scaled units."""
+        low, high = self.range
+        return (low - self.origin) / self.scale, (high - self.origin) / self.scale
+
+    @property
     def cells(self) -> list[Fraction]:
         """Ends of the public range in the field's own units, ascending."""
         return sorted(exact(end) / exact(self.factor) for end in (self.minimum, self.maximum))
@@ -367,8 +373,7 @@ class Grid:
             alike = (*(feature.minimum, feature.maximum, feature.scale, feature.origin, feature.factor),
                      feature.transform, len(feature.levels), feature.learned)  # fmt: skip
             if alike not in found:
-                low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
-                self.lattice.check_range(low, high, f"features.{feature.name}")
+                self.lattice.check_range(*feature.scaled_range, f"features.{feature.name}")
                 if not feature.learned:  # of a scale that a window learned nothing may be refused
                     near = (0.0, 1.0) if feature.levels else feature.range
                     check_step(self.lattice.step, *near, feature.scale, feature.name)

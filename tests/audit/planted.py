@@ -841,6 +841,14 @@ FAULTS = [
         ("unit/formats/test_fields.py::test_elements_inherit_what_they_lack",),
     ),
     Fault(
+        "an end of a range that admission knows and a sensitivity does not",
+        "releases/statistics/columns.py",
+        "        return cls(index, grid.features[index], *grid.ends(grid.features[index]))\n",
+        "        low, high = grid.ends(grid.features[index])\n"
+        "        return cls(index, grid.features[index], low, high - 1)\n",
+        ("unit/releases/test_ends.py::test_a_record_on_the_ends_moves_sums_by_at_most_their_sensitivity",),
+    ),
+    Fault(
         "a range that is that of the field before its factor",
         "stream/lattice.py",
         "                cells = cells * np.array([feature.factor for feature in self.features])\n",

@@ -187,7 +187,7 @@ def place_and_reach(center: list[float] | None, ball: float | None, grid: Grid) 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
     """Return the lower and the upper corner of the public ranges, in scaled units."""
-    ends = [((a - f.origin) / f.scale, (b - f.origin) / f.scale) for f in grid.features for a, b in (f.range,)]
+    ends = [feature.scaled_range for feature in grid.features]
     return [low for low, _ in ends], [high for _, high in ends]
 
 
