@@ -86,6 +86,8 @@ def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fra
 
 def _variance(numerator: int, denominator: int, rho_nano: int) -> Fraction:
     """Return `gaussian_variance` of a squared sensitivity, which need not be in lowest terms."""
+    if rho_nano < 1:
+        raise ConfigError("must be larger: a part that an answer needs is less than 1e-9", "release.rho")
     return Fraction(-(-numerator * RHO_UNIT * 1024 // (denominator * 2 * rho_nano)), 1024)
 
 

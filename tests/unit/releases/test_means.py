@@ -334,7 +334,7 @@ def test_noisy_count_law():
         ({"center": [0, 0]}, "ball"),
         ({"method": "ball"}, "center"),
         ({"method": "ball", "center": [0, math.nan]}, "finite"),
-        ({"bounds": (1, 0)}, "min < max"),
+        ({"bounds": (1, 0)}, "lower ends below the upper ones"),
         ({"bounds": (0, 1e30)}, "2\\*\\*40"),
         ({"step": 0}, "positive"),
         ({"points": [[1, 2], [3]]}, "numbers"),
