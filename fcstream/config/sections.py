@@ -115,7 +115,8 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What the field is multiplied with before anything else, such as 0.1 for tenths of a degree. ``missing`` is in the
     units of the field, ``min``, ``max`` and all that is released in those of the product."""
     min: float | None = None
-    """Lower end of the public range, after ``factor``; required for numbers. Values outside are rejected."""
+    """Lower end of the public range, after ``factor``; required for numbers. Values that lie outside after they were
+    rounded to ``lattice.step``, which may not be wider than the range, are rejected."""
     max: float | None = None
     """Upper end of the public range, likewise."""
     scale: float | Literal["learned"] = 1.0

@@ -104,7 +104,7 @@ class Engine:
         job = self.job = self.config.job.for_key(key)
         noise = noise or Noise()
         self.rejections = Rejections(job.terms.stream, on_rejection)
-        self._frame_types: FloatTypes = {}
+        self._types: FloatTypes = {}
         if ledger is None and self.config.ledger is None:
             raise ConfigError(
                 "is required: it keeps the guarantee across runs ('memory:' forgets at exit)", "ledger.url"
@@ -250,7 +250,7 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            batch, arrivals = read_pushed(self.job, self._frame_types, times_ms, points, arrival_ms, positions, ids)
+            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, None, self._types)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             return self.tick()

@@ -45,13 +45,13 @@ def read_closing_moment(job: Job, now_ms: Any) -> int:
 
 def read_pushed(
     job: Job,
-    types: FloatTypes,
     times_ms: Any,
     points: Any,
     arrival_ms: Any,
     positions: Any,
     ids: Any,
     keys: Any = None,
+    types: FloatTypes | None = None,
 ) -> tuple[Batch, NDArray[np.int64] | None]:
     """Split a push into rows that can be read, rejections, and arrivals; see `Engine.push`.
 

@@ -146,7 +146,7 @@ class KeyedEngine:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         self.job = self.config.job
         self.rejections = Rejections(self.job.terms.stream, on_rejection)
-        self._frame_types: FloatTypes = {}
+        self._types: FloatTypes = {}
         self.first_records = FirstRecords(self.job)
         self.exhaustion = Exhaustion(self.job)
         self._closes_together = False
@@ -235,7 +235,7 @@ class KeyedEngine:
         """Take records; see `Engine.push`. `keys` holds the key of each record, as text or a whole number."""
         with self._lock:
             given = times_ms, points, arrival_ms, positions, ids, keys
-            batch, arrivals = read_pushed(self.job, self._frame_types, *given)
+            batch, arrivals = read_pushed(self.job, *given, self._types)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             for part in self.parts:

@@ -445,10 +445,12 @@ class Grid:
         found, (below, above) = given.copy(), feature.cells
         for end, sign in ((below, -1), (above, 1)):
             inner, outer = float(end), _narrowed(end, kind)
-            beyond = (given * sign > inner * sign) & (given * sign <= outer * sign)
+            if (outer - inner) * sign <= 0:
+                continue
+            beyond = ((given > inner) & (given <= outer)) if sign > 0 else ((given < inner) & (given >= outer))
             if beyond.any():
                 last = self._last_cell(index, inner, outer)
-                found[beyond & (given * sign > last * sign)] = last
+                found[beyond & ((given - last) * sign > 0)] = last
         for number in feature.missing:
             if abs(number) <= np.finfo(kind).max:
                 found[given == _narrowed(exact(number), kind)] = number
