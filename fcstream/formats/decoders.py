@@ -42,6 +42,8 @@ from .envelopes import Envelope
 from .parsing import decoded, parse_msgpack
 
 _LONGEST_DIAGNOSIS = 2**16
+SHORT = 64
+"""Most bytes of a line of which it is remembered why it cannot be used."""
 _LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")
 
 
@@ -58,6 +60,11 @@ class Objects:
 
     A type that is generated for the schema decides what is a record; a second look only finds the reason of a
     rejection. A blank line is skipped; a blank message is rejected.
+
+    Attributes
+    ----------
+    least : int
+        Bytes that a record has at least.
     """
 
     def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
@@ -66,6 +73,9 @@ class Objects:
         self._schema = schema
         self._skips_blank = not are_messages
         self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else parse_msgpack
+        self._is_object = re.compile(rb"\s*\{" if codec == "json" else rb"[\x80-\x8f\xde\xdf]").match
+        names = (schema.time, *schema.features, *schema.labels)
+        self.least = 1 + sum(2 + len(name.encode()) for name in names if name not in schema.optional)
         decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
         time_type: Any = {"iso8601": str, "us": int | float, "ns": int | float}.get(schema.time_unit, float)
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
@@ -109,8 +119,9 @@ class Objects:
             return whole
         again = np.delete(np.arange(len(lines)), fit)
         partial, fit = self._typed(self._decode, [lines[i] for i in again.tolist()], positions[again])
-        rest = np.delete(again, fit)
-        return merge(merge(whole, partial), self._careful([lines[i] for i in rest.tolist()], positions[rest].tolist()))
+        rest = np.delete(again, fit).tolist()
+        partial.rejections += self._refused([lines[i] for i in rest], positions[rest].tolist())
+        return merge(whole, partial)
 
     def _typed(
         self, decode: Callable[[bytes], Any], lines: list[bytes], positions: NDArray[np.int64]
@@ -162,23 +173,33 @@ class Objects:
         return map(self._getters[0], records), columns
 
     def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
-        rows: list[Mapping[str, Any] | Rejection] = []
-        kept: list[int] = []
+        """Read lines of the decoder's type one by one."""
+        records = map(self._decode, lines)
+        rows = [{f: get(record) for f, get in zip(self._fields, self._getters, strict=True)} for record in records]
+        return batch_from_rows(rows, positions, self._schema)
+
+    def _refused(self, lines: Sequence[bytes], positions: Sequence[int]) -> list[Rejection]:
+        """Find out why the typed decoder refuses some lines, of short ones that are equal once."""
+        known: dict[bytes, Rejection] = {}
+        rejections: list[Rejection] = []
         for line, position in zip(lines, positions, strict=True):
-            if self._skips_blank and not line.strip():
-                continue
-            kept.append(position)
-            try:
-                record = self._decode(line)
-            except self._errors:
-                rows.append(self._diagnose(line, position))
-            else:
-                rows.append({f: get(record) for f, get in zip(self._fields, self._getters, strict=True)})
-        return batch_from_rows(rows, kept, self._schema)
+            found = known.get(line)
+            if found is None:
+                if self._skips_blank and (not line or line.isspace()):
+                    continue
+                found = self._diagnose(line, position)
+                if len(line) <= SHORT:
+                    known[line] = found
+            rejections.append(Rejection(found.reason, position, found.field))
+        return rejections
+
+    def refusal(self, line: bytes) -> Rejection:
+        """Return why a line of fewer than `least` bytes is no record."""
+        return self._diagnose(line, 0)
 
     def _diagnose(self, line: bytes, position: int) -> Rejection:
-        """Find out why the typed decoder refuses a line; very long lines are not examined."""
-        if len(line) > _LONGEST_DIAGNOSIS:
+        """Find out why the typed decoder refuses a line; what is no object or very long is not examined."""
+        if len(line) > _LONGEST_DIAGNOSIS or not self._is_object(line):
             return Rejection("broken_record", position)
         try:
             row = self._parse(line)

@@ -41,6 +41,8 @@ from .texts import MOST_JOINED
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MANY = 64
+"""Records that are looked at one by one before it pays to look for equal ones."""
 _WHOLE_DIGITS = 10**1000
 _LISTS = frozenset((list, tuple))
 
@@ -212,10 +214,38 @@ class RecordReader:
             schema,
             [columns[name] for name in schema.labels],
         )
+        if len(odd) > _MANY:
+            odd, rejections = self._without_equals(odd, cells, positions, texts)
+            batch.rejections += rejections
         if len(odd):
             careful = [{name: cells[name][i] for name in self._names} for i in odd.tolist()]
             batch = merge(batch, self._careful(careful, positions[odd].tolist(), texts))
+        batch.rejections = tallied(batch.rejections)
         return batch
+
+    def _without_equals(
+        self, odd: NDArray[np.int64], cells: Mapping[str, list[Any]], positions: NDArray[np.int64], texts: bool
+    ) -> tuple[NDArray[np.int64], list[Rejection]]:
+        """Reject records whose cells are those of others that are rejected; returns the rest."""
+        groups: dict[Any, list[int]] = {}
+        left: list[int] = []
+        columns = [[cells[name][i] for i in odd.tolist()] for name in self._names]
+        for i, found in zip(odd.tolist(), zip(*columns, strict=True), strict=True):
+            try:
+                groups.setdefault((found, *map(type, found)), []).append(i)
+            except TypeError:  # a list, say
+                left.append(i)
+        rejections: list[Rejection] = []
+        for same in groups.values():
+            why = None
+            if len(same) > 1:
+                row = {name: cells[name][same[0]] for name in self._names}
+                why = next(iter(self._careful([row], [0], texts).rejections), None)
+            if why is None:
+                left += same
+            else:
+                rejections += rejected_at(why.reason, positions[same], why.field)
+        return np.array(sorted(left), np.int64), rejections
 
     def from_cells(
         self,
@@ -437,7 +467,8 @@ def _found(path: FieldPath, values: Sequence[Any], absent: Any = None) -> list[A
         try:
             column = list(map(itemgetter(step), column))
         except (KeyError, IndexError):
-            return list(map(find, values))
+            is_one = len(steps) == 1 and kinds == {dict}
+            return [each.get(step, absent) for each in column] if is_one else list(map(find, values))
     return list(column)
 
 

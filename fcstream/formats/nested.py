@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .batch import Batch, Rejection, Schema, merge
 from .bounds import most_rows
-from .decoders import LineDecoder, Objects
+from .decoders import SHORT, LineDecoder, Objects
 from .envelopes import Envelope
 from .fields import RecordReader
 from .json_parts import is_deep, parse_elements, parse_json
@@ -104,11 +104,16 @@ class NestedObjects:
 
     def _careful(self, lines: Sequence[bytes], positions: Sequence[int], envelopes: Sequence[Envelope]) -> Batch:
         messages = []
+        known: set[bytes] = set()  # short ones that are broken
         for line, position in zip(lines, positions, strict=True):
-            try:
-                messages.append(self._message(line))
-            except BROKEN:
-                messages.append(Rejection("broken_record", position))
+            if line not in known:
+                try:
+                    messages.append(self._message(line))
+                    continue
+                except BROKEN:
+                    if len(line) <= SHORT:
+                        known.add(line)
+            messages.append(Rejection("broken_record", position))
         return self._reader.read(messages, positions, envelopes)
 
     def _message(self, line: bytes) -> Any:

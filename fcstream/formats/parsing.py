@@ -68,5 +68,21 @@ def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
     with suppress(*BROKEN):
         return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
     with suppress(*BROKEN):
-        return [_parts(part, depth - 1) for part in _LISTS.decode(body)]
+        return _elements(_LISTS.decode(body), depth - 1)
     return None
+
+
+def _elements(parts: list[msgspec.Raw], depth: int) -> list[Any]:
+    """Read the elements of a list, as many short ones together as may be."""
+    sizes = [memoryview(part).nbytes for part in parts]
+    together = MIXED_KEYS_BYTES // max(sizes, default=1)
+    if together < 2:
+        return [_parts(part, depth) for part in parts]
+    found: list[Any] = []
+    for start in range(0, len(parts), together):
+        some = parts[start : start + together]
+        try:
+            found += _ANYTHING.decode(b"".join([b"\xdd", len(some).to_bytes(4), *some]))
+        except BROKEN:
+            found += [_parts(part, depth) for part in some]
+    return found

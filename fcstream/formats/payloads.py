@@ -127,13 +127,13 @@ class _LengthLimited:
     """Rejects messages that are too long before they are decoded."""
 
     def __init__(self, decoder: LineDecoder) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         if max(map(len, lines), default=0) <= LONGEST_MESSAGE:
-            return self._decoder.decode(lines, first_position, envelopes)
+            return self.decoder.decode(lines, first_position, envelopes)
         kept = [i for i, line in enumerate(lines) if len(line) <= LONGEST_MESSAGE]
-        batch = self._decoder.decode([lines[i] for i in kept], 0, [envelopes[i] for i in kept] if envelopes else ())
+        batch = self.decoder.decode([lines[i] for i in kept], 0, [envelopes[i] for i in kept] if envelopes else ())
         origin = first_position + np.array(kept, np.int64)
         batch.positions = origin[batch.positions]
         long = set(range(len(lines))).difference(kept)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(msgspec.Struct, frozen=True, gc=False):
     """Why records at one position of a source cannot be used; never their content.
 
     Attributes
@@ -33,12 +32,10 @@ class Rejection:
 
 def tallied(rejections: Iterable[Rejection]) -> list[Rejection]:
     """Return rejections in the order of their positions, equal ones as one."""
-    found: dict[tuple[int, str, str | None], int] = {}
-    for each in rejections:
-        key = each.position, each.reason, each.field
-        found[key] = found.get(key, 0) + each.count
-    entries = [Rejection(reason, position, field, n) for (position, reason, field), n in found.items()]
-    return sorted(entries, key=lambda each: each.position)
+    found = list(rejections)
+    if len({each.position for each in found}) == len(found):
+        return sorted(found, key=lambda each: each.position)
+    return _entries((each.position, each) for each in found)
 
 
 def rejected_at(reason: str, positions: NDArray[np.int64], field: str | None = None) -> list[Rejection]:
@@ -49,7 +46,17 @@ def rejected_at(reason: str, positions: NDArray[np.int64], field: str | None = N
 
 def moved(rejections: Iterable[Rejection], positions: NDArray[np.int64]) -> list[Rejection]:
     """Return rejections of records that were numbered from 0 with the positions of their messages."""
-    return tallied(Rejection(each.reason, int(positions[each.position]), each.field, each.count) for each in rejections)
+    places = positions.tolist()
+    return _entries((places[each.position], each) for each in rejections)
+
+
+def _entries(found: Iterable[tuple[int, Rejection]]) -> list[Rejection]:
+    counts: dict[tuple[int, str, str | None], int] = {}
+    for position, each in found:
+        key = position, each.reason, each.field
+        counts[key] = counts.get(key, 0) + each.count
+    entries = [Rejection(reason, position, field, n) for (position, reason, field), n in counts.items()]
+    return sorted(entries, key=lambda each: each.position)
 
 
 def total(rejections: Sequence[Rejection]) -> int:

@@ -6,6 +6,7 @@ rejects itself alone. All records of a body have its position.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 
 from .batch import Batch, Rejection, concatenated, merge
-from .decoders import LineDecoder
+from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
 from .json_parts import split_list
 from .rejections import moved, tallied
@@ -37,13 +38,15 @@ class SplitMessages:
 
     def __init__(self, inner: LineDecoder, split: Callable[[bytes], list[bytes]]) -> None:
         self._inner, self._split = inner, split
+        within = getattr(inner, "decoder", inner)  # of what only looks at lengths, too
+        self._objects = within if isinstance(within, Objects) else None
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         found: list[list[bytes]] = []
         broken: list[Rejection] = []
         for i, line in enumerate(lines):
             try:
-                found.append(self._split(line))
+                found.append(self._long_enough(self._split(line), len(line), first_position + i, broken))
             except (ValueError, RecursionError):
                 found.append([])
                 broken.append(Rejection("broken_record", first_position + i))
@@ -57,6 +60,16 @@ class SplitMessages:
         )
         batch.rejections = tallied(batch.rejections + broken)
         return batch
+
+    def _long_enough(self, records: list[bytes], size: int, position: int, rejections: list[Rejection]) -> list[bytes]:
+        """Reject the records that are too short to be any, if they are many; equal ones are looked at once."""
+        if self._objects is None or size > 2 * self._objects.least * len(records):
+            return records
+        least = self._objects.least
+        for short, count in Counter(record for record in records if len(record) < least).items():
+            found = self._objects.refusal(short)
+            rejections.append(Rejection(found.reason, position, found.field, count))
+        return [record for record in records if len(record) >= least]
 
 
 _TOGETHER = 2**13
