@@ -8,6 +8,7 @@ import pytest
 from support.helpers import sample
 from support.release_kinds import ALSO, BARE, RELEASES
 
+import fcstream
 from fcstream import Config, Engine, Noise, SeededEntropy
 from fcstream.releases.statistics.sum import NoisySum, WindowSums
 from fcstream.stream.lattice import Grid, exact
@@ -157,3 +158,12 @@ def test_a_quantile_prints_the_decimal_that_it_is():
     engine.push(np.full(1000, 1000), np.full((1000, 1), 0.1 + 0.2))
     assert engine.close()[0].value == [0.3, 0.3]
     assert exact(0.3) == Fraction(3, 10)
+
+
+def test_a_learned_scale_as_wide_as_the_range_refuses_nothing_after_the_charge():
+    """A step of 1.5 scales is wider than the range then, which is found by records and so stops no window."""
+    rows = np.repeat([[0.0], [1.0]], 20_000, axis=0)
+    asked = {"radius": 6.0, "rho": 50.0, "delta": 1e-6, "size_hint": 40_000, "step": 1.5, "bounds": (0, 1)}
+    found = fcstream.private_mean(rows, **asked, scale="learned", noise=Noise(SeededEntropy(1)))
+    assert found.status == "released"
+    assert found.parts["scale"][0] * 1.5 > 1.0
