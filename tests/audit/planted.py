@@ -486,7 +486,7 @@ FAULTS = [
     Fault(
         "a sum in the public ranges with the noise of one feature",
         "releases/means/box_average.py",
-        "gaussian_variance(side * sum(units), rho_nano)",
+        "gaussian_variance(side * side * wide, rho_nano)",
         "gaussian_variance(side * side, rho_nano)",
         ("unit/releases/test_clipped_means.py::test_a_release_equals_the_naive_twin[600-3-skewed-10000]",),
     ),

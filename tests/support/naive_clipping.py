@@ -55,18 +55,20 @@ def whole_offsets(mechanism, points, nano, noise, count):
     """Noisy mean offsets from the middle of the public ranges, and the deviations of their noise."""
     middles = [(low + high) // 2 for low, high in zip(mechanism.box.low, mechanism.box.high, strict=True)]
     sides = [high - middle for high, middle in zip(mechanism.box.high, middles, strict=True)]
-    bits = max(0, max(sides).bit_length() - 26)
-    units = [side // 2**bits for side in sides]
-    found, deviations = [], []
-    for j, (middle, side) in enumerate(zip(middles, units, strict=True)):
+    bits = [max(0, side.bit_length() - 26) for side in sides]
+    units = [side // 2**cut for side, cut in zip(sides, bits, strict=True)]
+    totals, found, deviations = [], [], []
+    for j, (middle, cut) in enumerate(zip(middles, bits, strict=True)):
         total = 0
         for point in points:
             offset = min(mechanism.box.high[j], max(mechanism.box.low[j], int(point[j]))) - middle
-            total += math.trunc(Fraction(offset, 2**bits))
-        variance = variance_for(side * sum(units), nano)
-        total += int(noise.discrete_gaussian(variance, 1)[0])
-        found.append(total * 2.0**bits / count)
-        deviations.append(math.sqrt(variance) * 2.0**bits / count)
+            total += math.trunc(Fraction(offset, 2**cut))
+        totals.append(total)
+    for total, unit, cut in zip(totals, units, bits, strict=True):
+        variance = variance_for(unit**2 * sum(each > 0 for each in units), nano) if unit else 0
+        drawn = int(noise.discrete_gaussian(variance, 1)[0]) if unit else 0
+        found.append((total + drawn) * 2.0**cut / count)
+        deviations.append(math.sqrt(variance) * 2.0**cut / count)
     return middles, found, deviations
 
 
@@ -120,6 +122,9 @@ def mean_of_all(mechanism, points, noise):
     value, sigma = in_ball(mechanism, points, place, square, last, count, noise)
     if any(abs(x - y) > 5 * s for x, y, s in zip(value, whole, doubt, strict=True)):
         return whole, doubt, None, count, 0
-    interval = [[min(y - 1.96 * s, x), max(y + 1.96 * s, x)] for x, y, s in zip(value, whole, doubt, strict=True)]
+    for j, (x, one) in enumerate(zip(whole, doubt, strict=True)):
+        if sigma[j] >= one:
+            value[j], sigma[j] = x, one
+    interval = [[min(y - 1.96 * one, x), max(y + 1.96 * one, x)] for x, y, one in zip(value, whole, doubt, strict=True)]
     tail = sum(one for k, one in enumerate(bins) if k and edges[k - 1] >= reach * (1 - 1e-9))
     return value, sigma, interval, count, min(1.0, max(0.0, tail / count))

@@ -13,7 +13,7 @@ from ..averages import gaussian_variance
 from ..trees.growing import PublicBox
 
 OFFSET_BITS = 26
-"""Offsets from the middle of the public ranges are cut to so many bits, so that noise for them can be drawn."""
+"""Offsets from the middle of a public range are cut to so many bits, so that noise for them can be drawn."""
 
 
 def box_middle(box: PublicBox) -> NDArray[np.int64]:
@@ -30,11 +30,8 @@ def box_middle(box: PublicBox) -> NDArray[np.int64]:
     return (np.array(box.low, np.int64) + np.array(box.high, np.int64)) // 2
 
 
-def box_variances(box: PublicBox, rho_nano: int) -> tuple[list[Fraction], int]:
-    """Return the variance of the noise of each feature's sum, and by how many bits offsets are cut.
-
-    Feature j, whose offsets are at most h_j, has h_j sum(h) / (2 rho), in units of the cut offsets squared: the squared
-    sensitivities by these variances add up to 2 rho.
+def box_sides(box: PublicBox) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the largest offset of each feature, cut to `OFFSET_BITS`, and by how many bits it was cut.
 
     Privacy
     -------
@@ -42,36 +39,67 @@ def box_variances(box: PublicBox, rho_nano: int) -> tuple[list[Fraction], int]:
 
     Source
     ------
-    Specification 5.16, 5.18; proofs 5.10, 5.11; ours.
+    Specification 5.18; ours.
     """
-    reach = (np.array(box.high, np.int64) - box_middle(box)).tolist()
-    shift = max(0, max(reach).bit_length() - OFFSET_BITS)
-    units = [side >> shift for side in reach]
-    return [gaussian_variance(side * sum(units), rho_nano) if side else Fraction(0) for side in units], shift
+    reach = np.array(box.high, np.int64) - box_middle(box)
+    bits = np.array([max(0, side.bit_length() - OFFSET_BITS) for side in reach.tolist()], np.int64)
+    return reach >> bits, bits
+
+
+def box_variances(box: PublicBox, rho_nano: int) -> list[Fraction]:
+    """Return the variance of the noise of each feature's sum of cut offsets; 0 where the range is one value.
+
+    Each of the other features has the same part of rho, as if it were released alone.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.18; proof 5.11; ours.
+    """
+    sides = box_sides(box)[0].tolist()
+    wide = sum(side > 0 for side in sides)
+    return [gaussian_variance(side * side * wide, rho_nano) if side else Fraction(0) for side in sides]
+
+
+def box_sigmas(box: PublicBox, rho_nano: int, count: float) -> NDArray[np.float64]:
+    """Return the deviation (d,) of the noise of a mean of so many points, in lattice steps.
+
+    Privacy
+    -------
+    Computed from public or released numbers, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.18; ours.
+    """
+    deviations = np.sqrt([float(own) for own in box_variances(box, rho_nano)])
+    found: NDArray[np.float64] = deviations * 2.0 ** box_sides(box)[1] / count
+    return found
 
 
 def box_offsets(
     points: NDArray[np.float64], box: PublicBox, count: int, rho_nano: int, noise: Noise
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the noisy mean of the points' offsets from `box_middle`, and the deviation of its noise.
+) -> NDArray[np.float64]:
+    """Return the noisy mean (d,) of the points' offsets from `box_middle`, in lattice steps.
 
-    `count` is a noisy number of points that was released before, above 0. Both in lattice steps, (d,).
+    `count` is a noisy number of points that was released before, above 0.
 
     Privacy
     -------
     Protects one point, added or removed, with rho-zCDP and delta = 0, whatever the points are: each is clamped to the
-    public ranges, so that its offset in feature j is at most h_j.
+    public ranges, so that its offset in a feature is at most that of the range's end.
 
     Source
     ------
-    Specification 5.16, 5.18; proofs 5.10, 5.11; ours.
+    Specification 5.18; proof 5.11; ours.
     """
-    variances, shift = box_variances(box, rho_nano)
-    low, high, middle = np.array(box.low, np.int64), np.array(box.high, np.int64), box_middle(box)
-    offsets = np.clip(points.astype(np.int64), low, high) - middle
-    most = max([1, *((high - middle) >> shift).tolist()])
-    total = column_totals(np.sign(offsets) * (np.abs(offsets) >> shift), most)
-    drawn = [int(noise.discrete_gaussian(own, 1)[0]) if own else 0 for own in variances]
-    unit = 2.0**shift / count
-    found = np.array([(exact + more) * unit for exact, more in zip(total, drawn, strict=True)])
-    return found, np.sqrt([float(own) for own in variances]) * unit
+    sides, bits = box_sides(box)
+    offsets = np.clip(points.astype(np.int64), box.low, box.high) - box_middle(box)
+    total = column_totals(np.sign(offsets) * (np.abs(offsets) >> bits), max(1, int(sides.max())))
+    drawn = [int(noise.discrete_gaussian(own, 1)[0]) if own else 0 for own in box_variances(box, rho_nano)]
+    noisy = [exact + more for exact, more in zip(total, drawn, strict=True)]
+    found: NDArray[np.float64] = np.array(noisy, np.float64) * 2.0**bits / count
+    return found

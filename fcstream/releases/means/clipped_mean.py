@@ -23,7 +23,7 @@ from ..core_stage import noise_warnings, normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..intervals import TWO_SIDED
 from ..trees.growing import PublicBox
-from .box_average import OFFSET_BITS, box_middle, box_offsets, box_variances
+from .box_average import OFFSET_BITS, box_middle, box_offsets, box_sigmas
 from .spread_histogram import best_reach, clipping_noise, clipping_radii, supposed_bins, supposed_deviation
 
 COUNT, WHOLE, BINS, NEARER = (Fraction(share, 100) for share in (20, 30, 10, 8))
@@ -150,11 +150,7 @@ class ClippedMean(PointMechanism):
 
     def _error_of_all(self, size: float) -> float:
         """Predict how far the mean of all points in the public ranges is off by noise."""
-        return self._length(math.sqrt(float(np.mean(np.square(self._sigma_of_all(size))))))
-
-    def _sigma_of_all(self, size: float, nano: int | None = None) -> NDArray[np.float64]:
-        variances, shift = box_variances(self.box, nano or self.whole_nano)
-        return np.sqrt([float(own) for own in variances]) * 2.0**shift / size
+        return self._length(_root(box_sigmas(self.box, self.whole_nano, size)))
 
     def _length(self, sigma: float) -> float:
         """Return the length that noise of this deviation per coordinate hardly ever exceeds."""
@@ -175,9 +171,9 @@ class ClippedMean(PointMechanism):
             return Outcome("too_few", count=count, core_count=count)
         points, everyone = view.points(), view.select(np.ones(view.size, np.bool_))
         charge.start(PrivacyLoss(self.whole_nano))
-        offsets, own = box_offsets(points, self.box, count, self.whole_nano, noise)
-        whole = self._estimate(offsets, own, count)
-        center, error = self._inside(whole.value), self._length(math.sqrt(float(np.mean(own**2))))
+        offsets = box_offsets(points, self.box, count, self.whole_nano, noise)
+        whole = self._estimate(offsets, self.whole_nano, count)
+        center, error = self._inside(whole.value), self._error_of_all(count)
         for squared in self.steps:
             charge.start(PrivacyLoss(self._nano(NEARER)))
             near = self._in_ball(self.nearer, everyone, _Ball(center, squared), count, noise)
@@ -189,26 +185,24 @@ class ClippedMean(PointMechanism):
         ball = self._choose(bins, center, error, count)
         charge.start(PrivacyLoss(self.final.sum_nano))
         if math.isinf(ball.reach):
-            again, _ = box_offsets(points, self.box, count, self.final.sum_nano, noise)
-            found = self._merged(offsets, again, count)
-            return self._outcome(found, count, bins, math.inf)
+            again = box_offsets(points, self.box, count, self.final.sum_nano, noise)
+            nanos = self.whole_nano, self.final.sum_nano
+            both = self._estimate((nanos[0] * offsets + nanos[1] * again) / sum(nanos), sum(nanos), count)
+            return self._outcome(both, count, bins, math.inf)
         found = self._in_ball(self.final, everyone, ball, count, noise)
         if (np.abs(found.value - whole.value) > FAR * whole.sigma).any():
             return self._outcome(whole, count, bins, math.inf)
-        low = np.minimum(whole.value - TWO_SIDED * whole.sigma, found.value)
-        high = np.maximum(whole.value + TWO_SIDED * whole.sigma, found.value)
-        return replace(self._outcome(found, count, bins, ball.reach), interval=np.stack((low, high), axis=1))
+        # In a feature whose range is narrow beside the ball the mean of all is the nearer one.
+        better = found.sigma < whole.sigma
+        taken = Estimate(np.where(better, found.value, whole.value), np.where(better, found.sigma, whole.sigma), count)
+        low = np.minimum(whole.value - TWO_SIDED * whole.sigma, taken.value)
+        high = np.maximum(whole.value + TWO_SIDED * whole.sigma, taken.value)
+        return replace(self._outcome(taken, count, bins, ball.reach), interval=np.stack((low, high), axis=1))
 
-    def _estimate(self, offsets: NDArray[np.float64], own: NDArray[np.float64], count: int) -> Estimate:
+    def _estimate(self, offsets: NDArray[np.float64], nano: int, count: int) -> Estimate:
         """Return the mean by its noisy offset from the middle; the noise of the count moves it along that."""
-        sigma = np.hypot(own, offsets * (math.sqrt(self.count_variance) / count))
+        sigma = np.hypot(box_sigmas(self.box, nano, count), offsets * (math.sqrt(self.count_variance) / count))
         return Estimate(box_middle(self.box) + offsets, sigma, count)
-
-    def _merged(self, first: NDArray[np.float64], second: NDArray[np.float64], count: int) -> Estimate:
-        """Return the mean by two sums in the public ranges, each with the weight of its rho."""
-        nanos = self.whole_nano, self.final.sum_nano
-        offsets = (nanos[0] * first + nanos[1] * second) / sum(nanos)
-        return self._estimate(offsets, self._sigma_of_all(count, sum(nanos)), count)
 
     def _in_ball(self, average: BallAverage, points: Selection, ball: _Ball, count: int, noise: Noise) -> Estimate:
         total, _ = average.clipped_total(points, ball.center, ball.squared)
@@ -243,7 +237,7 @@ class ClippedMean(PointMechanism):
             ball = _Ball(middle, ball_squared(float((high - middle)[0])), reach)
         else:
             ball = _Ball(center, ball_squared(reach), reach)
-        everything = math.sqrt(float(np.mean(self._sigma_of_all(count, self.whole_nano + self.final.sum_nano) ** 2)))
+        everything = _root(box_sigmas(self.box, self.whole_nano + self.final.sum_nano, count))
         if everything <= WORTH * self.final.sigma(ball.squared, count):
             return _Ball(center, 0)
         return ball
@@ -279,9 +273,10 @@ class ClippedMean(PointMechanism):
         for bins in histograms:
             ball = self._choose(bins, center, error, count)
             if math.isinf(ball.reach):
-                found.append((self._sigma_of_all(count, self.whole_nano + self.final.sum_nano), math.inf))
+                found.append((box_sigmas(self.box, self.whole_nano + self.final.sum_nano, count), math.inf))
             else:
-                found.append((np.full(d, self.final.sigma(ball.squared, count)), ball.reach))
+                own = np.minimum(self.final.sigma(ball.squared, count), box_sigmas(self.box, self.whole_nano, count))
+                found.append((own, ball.reach))
         return found
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
@@ -295,7 +290,7 @@ class ClippedMean(PointMechanism):
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         count = size or self.size_hint
-        step, own = grid.lattice.step, TWO_SIDED * self._sigma_of_all(count)
+        step, own = grid.lattice.step, TWO_SIDED * box_sigmas(self.box, self.whole_nano, count)
         widths = {f.name: f.scale * step * float(half) for f, half in zip(grid.features, own, strict=True)}
         said = ", ".join(f"{name} {half:.3g}" for name, half in widths.items())
         line = (
@@ -308,3 +303,8 @@ class ClippedMean(PointMechanism):
             {"interval_half_widths": widths},
             PrivacyLoss(self._nano(COUNT)),
         )
+
+
+def _root(sigmas: NDArray[np.float64]) -> float:
+    """Return the root mean square."""
+    return math.sqrt(float(np.mean(sigmas**2)))

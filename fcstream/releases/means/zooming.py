@@ -19,14 +19,13 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
-from ...stream.totals import tile_totals
-from ..averages import BallAverage, Start, check_noise, chi_quantile, to_center
+from ...stream.totals import column_totals, tile_totals
+from ..averages import BallAverage, Start, check_noise, chi_quantile, gaussian_variance, to_center
 from ..base import Forecast, Outcome, PlanNotes, PointMechanism, Track
 from ..core_stage import normal_above
 from ..floors import FALSE_RELEASE
 from ..reasons import LEFT_OUT
 from ..trees.growing import PublicBox
-from .box_average import OFFSET_BITS, box_middle, box_offsets
 from .spread_histogram import clipping_error, supposed_bins
 
 FIRST, BINS = Fraction(7, 20), Fraction(3, 20)
@@ -42,6 +41,7 @@ MOST_RADIUS = math.isqrt((2**53 - 1) // 4)
 WIDEST = 2**27
 """Largest distance from the middle of the public ranges to their corner, in lattice steps."""
 _STARTS, _WINDOWS = 8, 12  # of a forecast of later windows
+_OFFSET_BITS = 26
 _NEAR = 5  # bins within twice the radius; one more holds what lies beyond
 _LEAST_NANO = 1000
 _UP = 1 + 1e-9
@@ -198,7 +198,7 @@ class ColdStart:
     def __post_init__(self) -> None:
         if min(self.first.sum_nano, self.first.count_nano, self.bins_nano) < _LEAST_NANO:
             raise ConfigError("must be larger: too little is left for a cold start", "release.rho")
-        check_noise(self.box.dimension * 4**OFFSET_BITS, self.first.sum_nano)
+        check_noise(self.box.dimension * 4**_OFFSET_BITS, self.first.sum_nano)
         _ = self.look.average
 
     @cached_property
@@ -252,9 +252,22 @@ class ColdStart:
 
     def _rough(self, points: NDArray[np.float64], count: int, noise: Noise) -> tuple[NDArray[np.float64], float]:
         """Return the mean of the points, each clamped to the box, within the box, and the length of its noise."""
-        found, sigma = box_offsets(points, self.box, count, self.first.sum_nano, noise)
-        center = np.clip(to_center(box_middle(self.box) + found), self.box.low, self.box.high).astype(np.float64)
-        return center, math.hypot(*sigma.tolist())
+        low, high = np.array(self.box.low, np.int64), np.array(self.box.high, np.int64)
+        middle = (low + high) // 2
+        reach = (high - middle).tolist()
+        shift = max(0, max(reach).bit_length() - _OFFSET_BITS)
+        units = [side >> shift for side in reach]
+        offsets = np.clip(points.astype(np.int64), low, high) - middle
+        total = column_totals(np.sign(offsets) * (np.abs(offsets) >> shift), max(1, *units))
+        found, squares = [], 0.0
+        for exact, side in zip(total, units, strict=True):
+            drawn = 0
+            if side:
+                variance = gaussian_variance(side * sum(units), self.first.sum_nano)
+                drawn, squares = int(noise.discrete_gaussian(variance, 1)[0]), squares + float(variance)
+            found.append((exact + drawn) / count * 2.0**shift)
+        center = np.clip(to_center(middle + np.array(found)), low, high).astype(np.float64)
+        return center, math.sqrt(squares) * 2.0**shift / count
 
     def _edges(self, error: float) -> list[float]:
         """Return distances from half the center's noise to the length of the box, each twice the one before."""

@@ -60,6 +60,19 @@ def test_a_release_equals_the_naive_twin(name, size, d, half):
         assert np.ravel(outcome.interval).tolist() == pytest.approx(np.ravel(interval).tolist(), rel=1e-12)
 
 
+def test_features_of_very_different_ranges_are_released_each_in_its_own():
+    """One whose range is 2**35 times that of another is no reason for more noise in that, or for none."""
+    box, points = PublicBox((-(2**36), 0), (2**36, 100)), np.tile([1000.0, 30.0], (4000, 1))
+    mechanism = ClippedMean(LOSS, box, 10**4, 4000)
+    outcome = mechanism.release(view_of(points, None), charge_for(LOSS), Noise(SeededEntropy(7)))
+    twin = naive_clipping.mean_of_all(mechanism, points.tolist(), Noise(SeededEntropy(7)))
+    assert outcome.value.tolist() == pytest.approx(twin[0], rel=1e-12)
+    assert 0 < outcome.sigma[1] < 0.1
+    assert abs(outcome.value[1] - 30) < 5 * outcome.sigma[1]
+    assert (outcome.interval[:, 0] <= points[0]).all()
+    assert (points[0] <= outcome.interval[:, 1]).all()
+
+
 def test_steps_lead_to_records_where_the_public_ranges_are_wide():
     assert mechanism_of(1, 5000, 2000).steps == ()  # the mean of all is near enough
     steps = mechanism_of(40, 500, 2**30).steps
