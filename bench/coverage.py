@@ -25,6 +25,7 @@ of records, and have no intervals.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import functools
 import gzip
@@ -154,9 +155,8 @@ SETS: dict[str, dict[str, Range]] = {
 }  # fmt: skip
 TABLES = {
     "adult_coded": ("age", "workclass", "education-num", "sex", "income>50K"),
-    "mushrooms": ("class", "cap_shape", "odor", "habitat"),
+    "mushrooms": ("poisonous", "cap_shape", "odor", "habitat"),
     "nltcs_bool": tuple(f"d{i:02}" for i in range(6)),
-    "house_votes_84": ("party",),
 }
 TEXTS = {"nyc_flights_2013": ("tailnum", "dest", "carrier"), "houston_incidents": ("offense",)}
 PARTS = ("mean", "variance", "covariance", "sum", "count", "histogram", "total", "marginals", "frequent")
@@ -465,7 +465,8 @@ def marginals(place: str, wanted: tuple[str, ...], rho: float, wide: bool) -> It
     )
     rows = np.stack(coded, axis=1).astype(np.float64)
     kept, refused = answers(Asked(MarginalsOptions(rho=rho), rows, grid), RUNS)
-    for at, (i, j) in enumerate(itertools.combinations(range(len(wanted)), 2)):
+    for at, names in enumerate(kept[0].parts["tables"] if kept else ()):
+        i, j = map(wanted.index, names)
         truth = np.zeros((sizes[i], sizes[j]))
         np.add.at(truth, (coded[i], coded[j]), 1)
         pairs = [(None if each.interval is None else each.interval[at], truth) for each in kept]
@@ -509,7 +510,7 @@ def tasks(parts: Iterable[str]) -> list[tuple[str, str, tuple[str, ...], float]]
                 where += [(name, (a, b)) for a, b in itertools.pairwise([*names, *names[:1]])][: max(1, len(names) - 1)]
                 where = [each for each in where if len(set(each[1])) == 2]
         elif kind == "marginals":
-            where = [(name, columns) for name, columns in TABLES.items() if len(columns) > 1]
+            where = list(TABLES.items())
         elif kind == "frequent":
             where = [(name, (one,)) for name, columns in TEXTS.items() for one in columns]
         found += [(kind, name, columns, rho) for name, columns in where for rho in RHOS]
@@ -522,10 +523,17 @@ def run(task: tuple[str, str, tuple[str, ...], float, bool]) -> list[Cell]:
 
 
 def all_cells(chosen: list[tuple[Any, ...]], processes: int) -> list[Cell]:
-    if processes == 1:
-        return list(itertools.chain.from_iterable(map(run, chosen)))
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        return list(itertools.chain.from_iterable(pool.imap(run, chosen)))
+    """Measure, and print each cell as it comes."""
+    print("kind | set | column | rho | share that holds | null | width / ideal")
+    cells: list[Cell] = []
+    with contextlib.ExitStack() as stack:
+        found: Iterator[list[Cell]] = map(run, chosen)
+        if processes > 1:
+            found = stack.enter_context(multiprocessing.get_context("spawn").Pool(processes)).imap(run, chosen)
+        for each in itertools.chain.from_iterable(found):
+            print(line(each), flush=True)
+            cells.append(each)
+    return cells
 
 
 def line(each: Cell) -> str:
@@ -585,9 +593,6 @@ def main() -> None:
         (*task, chosen.wide) for at, task in zip(places, every, strict=True) if (at - chosen.turn) % chosen.share == 0
     ]
     cells = all_cells(mine, chosen.processes)
-    print("kind | set | column | rho | share that holds | null | width / ideal")
-    for each in cells:
-        print(line(each))
     good = summary(cells)
     print(f"{time.perf_counter() - began:.0f} s")
     sys.exit(0 if good else 1)

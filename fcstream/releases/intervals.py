@@ -72,7 +72,8 @@ def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
 
     Intervals of parts are ``mean_interval`` for ``mean`` and ``mean_sigma``, and so on for all of `PARTS`, and the
     ``interval`` of the ``window`` of a total. They have the form of `interval_of`; of numbers by name, a dict of them.
-    What has no interval by the mechanism's own word (`no_interval`) gets null, and ``parts["no_interval"]`` the words.
+    What has no interval by the mechanism's own word (`no_interval`) gets null, and ``parts["no_interval"]`` the words;
+    where only some of its numbers have none, the mechanism gives the others.
 
     Parameters
     ----------
@@ -93,9 +94,9 @@ def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
     found, interval = dict(parts), answer.interval
     for name, stem in PARTS.items():
         own, value, sigma = f"{stem}_interval", parts.get(name), parts.get(f"{stem}_sigma")
-        if name in words:
+        if own not in parts and name in words:
             found[own] = None
-        elif value is not None and sigma is not None and own not in parts:
+        elif own not in parts and value is not None and sigma is not None:
             found[own] = _of_part(value, sigma)
     window = parts.get("window")
     if isinstance(window, dict) and window.get("sigma") is not None and "interval" not in window:
@@ -105,7 +106,7 @@ def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
         interval = interval_of(kind, answer.value, answer.sigma)
     if words:
         found["no_interval"] = dict(words)
-    return replace(answer, parts=found or answer.parts, interval=None if "value" in words else interval)
+    return replace(answer, parts=found or answer.parts, interval=interval)
 
 
 def _of_part(value: Any, sigma: Any) -> Any:
@@ -113,6 +114,29 @@ def _of_part(value: Any, sigma: Any) -> Any:
     if isinstance(value, dict):
         return {name: interval_of("", own, sigma.get(name)) for name, own in value.items()}
     return interval_of("", value, sigma)
+
+
+def lattice_half_width(sigma: Any, unit: Any = 1.0) -> Any:
+    """Return half the width of an interval of a number whose noise adds up multiples of discrete Gaussians.
+
+    The normal law is off by half a step of the coarsest of them at most.
+
+    Parameters
+    ----------
+    sigma : float or float64 (d,)
+        Deviation of the noise.
+    unit : float or float64 (d,)
+        Its largest step: what a draw of 1 moves the number by at most.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 12.3; ours.
+    """
+    return TWO_SIDED * sigma + unit / 2
 
 
 @lru_cache(maxsize=256)

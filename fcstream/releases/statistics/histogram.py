@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -162,7 +162,7 @@ class Histogram(MechanismBase):
         plain = super().to_user_units(outcome, grid)
         what = "edges" if self.inner else "categories"
         parts = {"feature": self.column.feature.name, what: list(self.named)}
-        return ReleaseValues(plain.value, plain.sigma, parts=parts)
+        return replace(plain, parts=parts)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"records in a bin": math.sqrt(self.variance)}

@@ -15,7 +15,8 @@ import numpy as np
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...stream.lattice import MAX_COORDINATE, exact
 from ...stream.totals import Totals
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of
+from ..intervals import lattice_half_width
 from ..options import BuildContext, Options
 from .columns import Column
 
@@ -261,13 +262,19 @@ class NoisySum(MechanismBase):
             sums = [x + (each.middle - each.zero) * size for x, each in zip(sums, self.ranges, strict=True)]
         count = None if size is None else round(size)
         value, sigmas = np.array([float(x) for x in sums]), np.array(self.deviations(variance))
-        return Outcome(value=value, sigma=sigmas, count=count, core_count=count)
+        half = lattice_half_width(sigmas, np.array([float(max(steps)) for steps in self._steps]))
+        interval = np.stack([value - half, value + half], axis=1)
+        return Outcome(value=value, sigma=sigmas, count=count, core_count=count, interval=interval)
+
+    @property
+    def _steps(self) -> list[tuple[int, Fraction]]:
+        """What a draw of 1 moves each sum by: in its own integer, and in the number of records."""
+        of_size = (abs(each.middle - each.zero) / self.weight if self.weight else Fraction(0) for each in self.ranges)
+        return [(1 << self.shift, step) for step in of_size]
 
     def deviations(self, variance: Fraction | float) -> list[float]:
         """Return the deviation of each sum's noise, in lattice steps, if each released integer's has this variance."""
-        unit = 1 << self.shift
-        offsets = (each.middle - each.zero if self.weight else 0 for each in self.ranges)
-        return [math.sqrt(variance * (unit**2 + (offset / max(self.weight, 1)) ** 2)) for offset in offsets]
+        return [math.sqrt(variance * (own**2 + of_size**2)) for own, of_size in self._steps]
 
     def _sigmas(self) -> list[float]:
         return self.deviations(self.variance)
@@ -282,7 +289,9 @@ class NoisySum(MechanismBase):
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
             return ReleaseValues(None, None, names, transforms)
-        return ReleaseValues(grid.widths(outcome.value), grid.widths(outcome.sigma), names, transforms)
+        assert outcome.interval is not None
+        value, sigma, low, high = map(grid.widths, (outcome.value, outcome.sigma, *outcome.interval.T))
+        return ReleaseValues(value, sigma, names, transforms, interval=pairs_of(low, high))
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         sigmas = grid.widths(np.array(self._sigmas()))

@@ -23,13 +23,18 @@ from ...synthetic.codes import Codes
 from ...synthetic.counts import ContingencyTables, PairPanes, TablePanes
 from ..averages import gaussian_variance
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..intervals import count_half_width, lattice_half_width
 from ..options import BuildContext, Options
 
 MAX_CELLS = 2**20
-"""Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""
-LARGE_CELLS = 2**16
+"""Of all tables together: a release of so many is some 32 MB of JSON, which a ledger and a file take."""
+LARGE_CELLS = 2**15
 """From which on a release may be larger than a broker's message: by default 1 MB with Kafka and NATS."""
 MAX_ORDER = 3
+DECIMALS = 2
+"""Of the numbers of a release."""
+BYTES = 32
+"""Of the JSON of a cell, with its sigma and its interval."""
 
 
 class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,19 +42,20 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Released
     --------
-    value
-        A list of numbers of records for each set of `order` columns: contingency tables that agree with each other.
+    value, sigma
+        A list of numbers of records for each set of `order` columns: contingency tables that agree with each other; and
+        the deviation of each number's noise.
     parts.columns
         Name and levels of each column, and where a number is cut.
     parts.tables
         Names of the columns of each table.
     parts.cell_sigma
-        Deviation of the noise of a cell before tables were made to agree; there is no `sigma`.
+        Deviation of the noise of a cell before tables were made to agree, which makes it smaller.
 
     Cost
     ----
     rho for all tables together: the noise of a cell has at most the deviation sqrt(tables / (2 rho)). At most 1,048,576
-    cells; above 65,536 `fcstream plan` warns that brokers may not take so long a message.
+    cells; above 32,768 `fcstream plan` warns that brokers may not take so long a message.
 
     Privacy
     -------
@@ -138,7 +144,15 @@ class Marginals(MechanismBase):
         noisy = view + noise.discrete_gaussian(self.variance, len(view))
         agreed = agree(noisy.astype(np.float64), self.tables)
         total = round(float(agreed[: self._sizes[0]].sum()))
-        return Outcome(value=np.round(agreed, 2), count=total, core_count=total)
+        value = np.round(agreed, DECIMALS)
+        deviations = np.repeat(deviations_of_agreed(self.tables), self._sizes)
+        sigma = math.sqrt(self.variance) * deviations
+        if self.tables.number == 1:  # whose numbers are whole
+            half: Any = float(count_half_width(math.sqrt(self.variance)))
+        else:
+            half = lattice_half_width(sigma, deviations) + 10**-DECIMALS  # value and ends are rounded
+        interval = np.round(np.stack([value - half, value + half], axis=1), DECIMALS)
+        return Outcome(value=value, sigma=sigma, interval=interval, count=total, core_count=total)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -158,8 +172,13 @@ class Marginals(MechanismBase):
         if outcome.value is None:
             return ReleaseValues(None, None, parts=parts)
         ends = list(itertools.accumulate(self._sizes))
-        value = [outcome.value[end - size : end].tolist() for end, size in zip(ends, self._sizes, strict=True)]
-        return ReleaseValues(value, None, parts=parts)
+        assert outcome.sigma is not None
+        assert outcome.interval is not None
+        value, sigma, interval = (
+            [each[end - size : end].tolist() for end, size in zip(ends, self._sizes, strict=True)]
+            for each in (outcome.value, np.round(outcome.sigma, DECIMALS), outcome.interval)
+        )
+        return ReleaseValues(value, sigma, parts=parts, interval=interval)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"a cell at most": math.sqrt(self.variance)}
@@ -177,7 +196,7 @@ class Marginals(MechanismBase):
             )
         if self.tables.cells > LARGE_CELLS:
             warnings += (
-                f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * 8 / 1e6:.1f} MB: more than "
+                f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * BYTES / 1e6:.1f} MB: more than "
                 "many brokers take as one message; write to a file or a database, or use fewer `columns`",
             )
         return PlanNotes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
@@ -228,6 +247,33 @@ def agree(noisy: NDArray[np.float64], tables: ContingencyTables) -> NDArray[np.f
             )
         found[starts[own][:, None] + np.arange(math.prod(shape))] = total.reshape(len(own), -1)
     return found
+
+
+def deviations_of_agreed(tables: ContingencyTables) -> NDArray[np.float64]:
+    """Return the deviation of the noise in a cell of each table (m,) after `agree`, for noise of deviation 1 before.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 9.5; proof 6.2: a term of subset S is a mean of what all tables with S say, each weighted by how well
+    it tells it, so its variance is c / W with the sum W of these weights, which is an elementary symmetric polynomial
+    of the inverse sizes of the other columns, and c the product of 1 - 1/size over S.
+    """
+    members, _, _ = tables.layout()
+    inverse = 1 / np.array(tables.sizes, np.float64)
+    powers = [float((inverse**k).sum()) for k in (1, 2, 3)]
+    found = np.zeros(len(members))
+    for order in range(tables.order + 1):
+        for kept in itertools.combinations(range(tables.order), order):
+            own = inverse[members[:, kept]]
+            dropped = inverse[members[:, [k for k in range(tables.order) if k not in kept]]]
+            one, two, three = (power - (own**k).sum(axis=1) for k, power in enumerate(powers, 1))
+            weights = (np.ones(len(members)), one, (one**2 - two) / 2, (one**3 - 3 * one * two + 2 * three) / 6)
+            found += (1 - own).prod(axis=1) * dropped.prod(axis=1) ** 2 / weights[tables.order - order]
+    return np.sqrt(found)
 
 
 _Said = tuple["NDArray[np.int64]", "NDArray[np.float64]", float]

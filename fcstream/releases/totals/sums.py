@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import PrivacyLoss
 from ...stream.lattice import Grid
 from ..base import Mechanism, Outcome
+from ..intervals import lattice_half_width
 from ..statistics.count import NoisyCount, WindowSize
 from ..statistics.histogram import Histogram
 from ..statistics.sum import LARGEST_VARIANCE, NoisySum, WindowSums
@@ -157,5 +158,6 @@ class FeatureSums:
 
 def _counted(noisy: Sequence[Fraction], sigma: float) -> Outcome:
     count = round(sum(noisy, Fraction(0)))
-    value = np.array([float(x) for x in noisy])
-    return Outcome(value=value, sigma=np.full(len(noisy), sigma), count=count, core_count=count)
+    value, half = np.array([float(x) for x in noisy]), lattice_half_width(sigma)
+    interval = np.stack([value - half, value + half], axis=1)
+    return Outcome(value=value, sigma=np.full(len(noisy), sigma), count=count, core_count=count, interval=interval)

@@ -242,6 +242,7 @@ class Total(EpochMechanism):
         return Outcome(
             value=total.value,
             sigma=total.sigma,
+            interval=total.interval,
             count=window.count,
             core_count=window.core_count,
             parts=parts,
@@ -275,7 +276,7 @@ class Total(EpochMechanism):
         parts = {**(total.parts or {}), **outcome.parts}
         if "window" in parts:
             window = inner.to_user_units(parts["window"], grid)
-            parts["window"] = {"value": window.value, "sigma": window.sigma}
+            parts["window"] = {"value": window.value, "sigma": window.sigma, "interval": window.interval}
         return replace(total, parts=parts)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:

@@ -136,10 +136,13 @@ def test_what_a_mechanism_says_itself_comes_first():
     window = {"window": {"value": [1.0], "sigma": [1.0]}}
     (word,) = list(NO_INTERVAL)[:1]
     words = {"value": word, "mean": word, "window": word}
-    found = with_intervals("total", replace(own, interval=[[0.0, 5.0]], parts=own.parts | window, no_interval=words))
+    bare = {name: value for name, value in own.parts.items() if name != "mean_interval"}
+    found = with_intervals("total", replace(own, parts=bare | window, no_interval=words))
     assert found.interval is found.parts["mean_interval"] is found.parts["window"]["interval"] is None
     assert found.parts["no_interval"] == words
     assert found.sigma == [0.5]  # the noise that was added is known all the same
+    some = with_intervals("variance", replace(own, interval=[None, [0.0, 5.0]], no_interval={"value": word}))
+    assert (some.interval, some.parts["no_interval"]) == ([None, [0.0, 5.0]], {"value": word})
 
 
 def test_a_core_that_tells_no_number_of_all_records_has_none():
