@@ -308,6 +308,10 @@ class ClusterRelease(MechanismBase):
         return changed
 
 
+CLUSTERS = "clusters"
+"""Why centers and components have no interval, see `fcstream.releases.reasons.NO_INTERVAL`."""
+
+
 def centers_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
     """Convert centers to the user's units, clipped to the public ranges, and say in ``clipped`` which were.
 
@@ -332,7 +336,8 @@ def centers_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
     parts["clipped"] = [center != kept or count < 0 for center, kept, count in rows]
     # A value that was not measured has no deviation. It gets None, because a stored release holds null there.
     known = [[x if math.isfinite(x) else None for x in width] for width in widths]
-    return ReleaseValues(inside, known, features, transforms, parts)
+    words = {"value": CLUSTERS} if any(each is not None for row in known for each in row) else None
+    return ReleaseValues(inside, known, features, transforms, parts, no_interval=words)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ...stream.totals import gram_totals
 from ..averages import BallAverage, Start, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from ..base import Forecast, Outcome, ReleaseValues
 from ..options import BuildContext
-from .centers import ClusterOptions, ClusterRelease, centers_in_user_units, checked
+from .centers import CLUSTERS, ClusterOptions, ClusterRelease, centers_in_user_units, checked
 from .ktuples import BallCenters
 from .paper import PaperCenters
 from .pipeline import chance_of, nearest_labels
@@ -398,7 +398,8 @@ def mixture_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
             (sigma * both).tolist() if math.isfinite(sigma) else None for sigma in plain.parts["covariance_sigma"]
         ],
     }
-    return replace(plain, parts={**plain.parts, **own})
+    words = {**(plain.no_interval or {}), **({"covariances": CLUSTERS} if any(own["covariance_sigma"]) else {})}
+    return replace(plain, parts={**plain.parts, **own}, no_interval=words)
 
 
 @functools.lru_cache(maxsize=64)

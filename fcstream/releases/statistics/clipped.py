@@ -18,13 +18,14 @@ from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
 from ..averages import Start, _no_stages, chi_quantile, gaussian_variance
-from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, percent
+from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of, percent
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..options import BuildContext, Options
 from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfSample
 from .columns import Column
 from .correlations import MatrixNoise, correlations, nearest_covariance, principal_components, regression, with_nulls
+from .moved import MovedRecords
 from .quantiles import exponential_rate, missing_ranks
 from .scales import (
     SAMPLE,
@@ -35,6 +36,7 @@ from .scales import (
     spread_ladder,
 )
 from .shapes import DEVIATION, LEVEL, RUNGS, Coordinates
+from .tails import NO_CORRELATION, USELESS, WIDE, Tail, offsets_of_ranges, useful
 
 SHARES = {"count": 3, "radius": 4, "outside": 1, "sums": 6}
 """Hundredths of rho of some stages; found by measuring (``bench/moments.py``)."""
@@ -399,16 +401,21 @@ class ClippedCovariance(MechanismBase):
         shift = self.shift(radius_squared, self.shares["moments"].rho_nano)
         mean, units = sums / size, (1 << shift) / coordinates.factors
         mean_variance = float(gaussian_variance(limit, self.shares["sums"].rho_nano)) / size**2
-        matrix = nearest_covariance(products / size - np.outer(mean, mean) + mean_variance * np.eye(len(mean)))
+        raw = products / size - np.outer(mean, mean) + mean_variance * np.eye(len(mean))
+        matrix = nearest_covariance(raw)
         back, entry = coordinates.back, math.sqrt(self.variance(limit) / 2) / size
         spread, offset = back @ back.T, back @ mean
         own = MatrixNoise(entry * spread, offset, mean_variance * spread, float(self.count_variance) / size**2)
         value, both = back @ matrix @ back.T, np.outer(units, units)
         value = (value + value.T) / 2
+        raw = back @ raw @ back.T
         parts = {
             "units": units,
             "matrix": value,
+            "raw": (raw + raw.T) / 2,
             "noise": own,
+            "outside": Tail.of(outside, Fraction(RHO_UNIT, 2 * self.shares["outside"].rho_nano), size),
+            "middles": coordinates.middles,
             "mean": coordinates.middles + units * offset,
             "mean_sigma": units * np.sqrt(mean_variance * np.diag(spread)),
             "scale": DEVIATION / coordinates.factors if self.learns else None,
@@ -427,11 +434,27 @@ class ClippedCovariance(MechanismBase):
         both = np.outer(widths, widths)
         found, deviations = correlations(own["matrix"], own["noise"])
         scale = None if own["scale"] is None else (own["scale"] * widths).tolist()
+        moved = MovedRecords(
+            own["outside"], own["raw"], own["matrix"], own["noise"],
+            *(ends / own["units"] for ends in offsets_of_ranges(grid, own["middles"])),
+        )  # fmt: skip
+        deviation = np.sqrt(np.diag(own["matrix"]))
+        most = USELESS * np.outer(deviation, deviation)
+        units = own["units"] * widths
+        interval, is_wide = useful(moved.covariances(), most, np.outer(units, units))
+        words = {"value": WIDE} if is_wide else {}
+        most = np.where(np.isnan(found), np.nan, NO_CORRELATION)
+        of_correlations, is_wide = useful(moved.correlations(found, deviations), most)
+        words |= {"correlations": WIDE} if is_wide else {}
         parts = {
             "correlations": with_nulls(found),
             "correlation_sigma": with_nulls(deviations),
+            "correlation_interval": of_correlations,
             "mean": grid.values(own["mean"]),
             "mean_sigma": grid.widths(own["mean_sigma"]),
+            "mean_interval": pairs_of(
+                *map(grid.values, (own["middles"] + own["units"] * ends for ends in moved.means().T))
+            ),
             "scale": scale,
             "radius": own["radius"] * (1 if self.learns else step),
             "tail_share": own["tail_share"],
@@ -439,8 +462,10 @@ class ClippedCovariance(MechanismBase):
         if self.components is not None:
             parts |= self._components(outcome.value if scale is None else found)
         if self.target is not None:
-            parts |= self._regression(outcome, own, widths, names, parts["mean"])
-        return ReleaseValues((outcome.value * both).tolist(), (outcome.sigma * both).tolist(), names, transforms, parts)
+            own_parts, is_wide = self._regression(outcome, own, units, names, parts["mean"], moved)
+            parts, words = parts | own_parts, words | ({"coefficients": WIDE} if is_wide else {})
+        value, sigma = (outcome.value * both).tolist(), (outcome.sigma * both).tolist()
+        return ReleaseValues(value, sigma, names, transforms, parts, interval, words)
 
     def _components(self, matrix: NDArray[np.float64]) -> dict[str, Any]:
         assert self.components is not None
@@ -450,24 +475,35 @@ class ClippedCovariance(MechanismBase):
         return {"components": directions.tolist(), "explained": shares.tolist()}
 
     def _regression(
-        self, outcome: Outcome, own: dict[str, Any], widths: NDArray[np.float64], names: list[str], mean: list[float]
-    ) -> dict[str, Any]:
+        self,
+        outcome: Outcome,
+        own: dict[str, Any],
+        units: NDArray[np.float64],
+        names: list[str],
+        mean: list[float],
+        moved: MovedRecords,
+    ) -> tuple[dict[str, Any], bool]:
+        """Return the parts about a regression, and whether an interval of a coefficient is missing."""
         assert self.target is not None
-        assert outcome.value is not None
         assert outcome.count is not None
-        units, target = own["units"], self.target
+        target = self.target
         made = regression(own["matrix"], own["noise"].products, outcome.count, target)
         if made is None:
-            return {"coefficients": None, "coefficient_sigma": None, "intercept": None}
+            return {"coefficients": None, "coefficient_sigma": None, "intercept": None}, False
         others = [k for k in range(len(names)) if k != target]
-        change = (units * widths)[target] / (units * widths)[others]
+        change = units[target] / units[others]
+        deviation = np.sqrt(np.diag(own["matrix"]))
+        intervals, is_wide = useful(
+            moved.coefficients(*made, target), USELESS * deviation[target] / deviation[others], change
+        )
         slopes, deviations = made[0] * change, made[1] * change
         intercept = mean[target] - sum(slope * mean[k] for slope, k in zip(slopes.tolist(), others, strict=True))
         return {
             "coefficients": {names[k]: slope for k, slope in zip(others, slopes.tolist(), strict=True)},
             "coefficient_sigma": {names[k]: sigma for k, sigma in zip(others, deviations.tolist(), strict=True)},
+            "coefficient_interval": {names[k]: pair for k, pair in zip(others, intervals, strict=True)},
             "intercept": intercept,
-        }
+        }, is_wide
 
     def correlation_sigma(self, size: int) -> float:
         """Return the deviation of the noise of a correlation of `size` normal records with equal scales."""

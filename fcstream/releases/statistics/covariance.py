@@ -175,7 +175,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     --------
     value, sigma
         The covariance matrix of the features, whatever its scale; it takes millions of records, where ``clipped`` takes
-        thousands.
+        thousands. There is no `interval`, since shards that do not agree are left out.
     parts.eta, parts.shards
         Noise relative to the matrix, and the noisy number of shards that agree.
     parts.epsilon, parts.delta
@@ -317,7 +317,7 @@ class ShardCovariance(MechanismBase):
         value = value / (1 + self.dimension * self.average.eta**2)  # what the noise adds on average, a public factor
         variances = np.diag(value)
         sigma = self.average.eta * np.sqrt(2 * (np.outer(variances, variances) + value**2))
-        return Outcome(None, value, sigma, parts=parts)
+        return Outcome(None, value, sigma, parts=parts, no_interval={"value": "left_out"})
 
     def hint(self, reason: str) -> str:
         if reason == "too_few":
@@ -340,6 +340,7 @@ class ShardCovariance(MechanismBase):
             names,
             transforms,
             outcome.parts,
+            no_interval=outcome.no_interval,
         )
 
     def forecast(self, size: int) -> Forecast:

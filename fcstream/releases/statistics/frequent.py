@@ -354,14 +354,15 @@ def interval_of_told(counts: NDArray[np.int64], threshold: int, sigma: float) ->
 
     def above(least: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.float64]:
         """Chance that a number with its noise is at least so large, given that it reaches the threshold."""
-        from_threshold = np.clip(threshold - number + 2 * reach, 0, len(tail) - 1)
-        return tail[np.clip(least - number + 2 * reach, 0, len(tail) - 1)] / tail[from_threshold]
+        own, all_told = (np.clip(x - number + 2 * reach, 0, len(tail) - 1) for x in (least, threshold))
+        found: NDArray[np.float64] = tail[own] / tail[all_told]
+        return found
 
     told = threshold + near
     low = _first(np.maximum(1, told - reach), told, lambda number: above(told, number) >= (1 - LEVEL) / 2)
     high = _first(told, told + reach, lambda number: 1 - above(told + 1, number) < (1 - LEVEL) / 2) - 1
-    found = np.stack([low, np.maximum(high, told)], axis=1) + (counts - told)[:, None]
-    return found.astype(np.float64)
+    found: NDArray[np.float64] = np.stack([low, np.maximum(high, told)], axis=1) + (counts - told)[:, None] * 1.0
+    return found
 
 
 def _first(

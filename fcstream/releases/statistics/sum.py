@@ -262,7 +262,7 @@ class NoisySum(MechanismBase):
             sums = [x + (each.middle - each.zero) * size for x, each in zip(sums, self.ranges, strict=True)]
         count = None if size is None else round(size)
         value, sigmas = np.array([float(x) for x in sums]), np.array(self.deviations(variance))
-        half = lattice_half_width(sigmas, np.array([float(max(steps)) for steps in self._steps]))
+        half = lattice_half_width(sigmas, np.array([max(own, float(of_size)) for own, of_size in self._steps]))
         interval = np.stack([value - half, value + half], axis=1)
         return Outcome(value=value, sigma=sigmas, count=count, core_count=count, interval=interval)
 

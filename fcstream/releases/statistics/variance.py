@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,20 @@ from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
 from ..averages import ball_squared, gaussian_variance, norm_quantile, to_center
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread, pairs_of
 from ..core_stage import ChargeShare, normal_above
+from ..intervals import TWO_SIDED
 from ..means.mean import RecentredMean
 from ..means.searched import SearchedMean, SearchOptions
 from ..means.spread_histogram import supposed_deviation
 from ..options import BuildContext, Options
+from .tails import USELESS, WIDE, Tail, offsets_of_ranges, useful
 
 ROOM = 1.5
 """By how much the ball is wider, at least, than what was found to hold nearly all points: a cut tail takes from a
 variance."""
 _FOUND = 2.4  # deviations of normal points, of one feature, that what is found reaches at least nearly always
+_FAR_BINS = 16  # of a histogram: so many may lie between the ball of the mean and the last one with records
 _TAKEN = 0.3  # part of its noise that a cut tail may take from a variance
 COUNT_SHARE = 20
 BITS = 25
@@ -233,8 +236,18 @@ class Variance(MechanismBase):
         value = noisy * (unit / count) + (unit - 1) / 2 - mean.sigma**2  # squares were rounded down
         sigma = np.hypot(math.sqrt(variance) * unit, value * math.sqrt(self.count_variance)) / count
         tail = max(0, outside) / max(1, count + max(0, outside))
-        parts = {"mean": mean.value, "mean_sigma": mean.sigma, "tail_share": tail}
+        parts = {"mean": mean.value, "mean_sigma": mean.sigma, "tail_share": tail, "ball": math.sqrt(ball)}
+        # So many records are in neither sum, and so many in that of the mean alone.
+        parts |= {"outside": Tail.of(outside, self.count_variance, count), "moved": self._moved(mean)}
         return Outcome(None, np.maximum(value, 0.0), sigma, mean.count, count, parts=parts)
+
+    def _moved(self, mean: Outcome) -> Tail:
+        """Return the share of the records that the mean left out, or moved to the border of its ball."""
+        size = mean.count or self.size_hint
+        share = (mean.parts or {}).get("tail_share", 1.0)
+        known = self._known
+        bins = RHO_UNIT / (2 * max(1, known._shares.histogram))
+        return Tail.of(share * size, _FAR_BINS * bins + 2 * float(known.final.count_variance), size)
 
     def _ball(self, spread: Spread, center_sigma: float, size: int) -> int:
         """Return the squared radius of the ball, in lattice steps."""
@@ -259,14 +272,45 @@ class Variance(MechanismBase):
         if outcome.value is None or outcome.sigma is None or outcome.parts is None:
             return ReleaseValues(None, None, names, transforms)
         squared = np.array([(f.scale * grid.lattice.step) ** 2 for f in grid.features])
+        interval, of_mean = self._intervals(outcome.value, outcome.sigma, outcome.parts, grid)
+        told, is_wide = useful(interval, USELESS * outcome.value, squared)
         parts = {
             "mean": grid.values(outcome.parts["mean"]),
             "mean_sigma": grid.widths(outcome.parts["mean_sigma"]),
+            "mean_interval": pairs_of(*map(grid.values, of_mean.T)),
             "tail_share": outcome.parts["tail_share"],
         }
         return ReleaseValues(
-            (outcome.value * squared).tolist(), (outcome.sigma * squared).tolist(), names, transforms, parts
+            (outcome.value * squared).tolist(),
+            (outcome.sigma * squared).tolist(),
+            names,
+            transforms,
+            parts,
+            told,
+            {"value": WIDE} if is_wide else None,
         )
+
+    def _intervals(
+        self, value: NDArray[np.float64], sigma: NDArray[np.float64], parts: dict[str, Any], grid: Grid
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the intervals (d, 2) of the variances and of the means of all records, in lattice steps.
+
+        With p the share outside of the ball, V the variance within it, and c the center, the variance of all is at
+        least (1 - p) V, and at most (1 - p) W + p D**2 with W the squares about c within the ball and D how far the
+        public range reaches from c. V is W less the square of how far the mean within the ball is from c: by noise, by
+        rounding c, and by the records in the ball that the mean left out or moved, a share q of them, which is at most
+        q times the radius, and by Cauchy's inequality at most sqrt(q W).
+        """
+        outside, moved, center = parts["outside"], parts["moved"].most, parts["mean"]
+        low, high = offsets_of_ranges(grid, center)
+        own = parts["mean_sigma"]
+        about = value + own**2
+        bias = np.minimum(moved * parts["ball"], np.sqrt(moved * about))
+        found = outside.ends(value, sigma, -value, np.maximum(low**2, high**2) - value)
+        found[:, 0] -= np.maximum(0.0, (TWO_SIDED * own + 0.5 + bias) ** 2 - own**2)
+        found[:, 1] += own**2
+        of_mean = outside.ends(center, own, low, high)
+        return np.maximum(found, 0.0), of_mean + np.stack((-bias, bias), axis=1)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Predict the noise of normal points, spread as plans suppose for the diameter."""

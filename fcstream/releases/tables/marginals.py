@@ -196,8 +196,8 @@ class Marginals(MechanismBase):
             )
         if self.tables.cells > LARGE_CELLS:
             warnings += (
-                f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * BYTES / 1e6:.1f} MB: more than "
-                "many brokers take as one message; write to a file or a database, or use fewer `columns`",
+                f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * BYTES / 1e6:.1f} MB: more "
+                "than many brokers take as one message; write to a file or a database, or use fewer `columns`",
             )
         return PlanNotes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
 

@@ -335,7 +335,7 @@ def test_plans_tell_the_error_and_refuse_what_cannot_work():
     assert any("fewer in a cell than the noise" in line for line in found.lines())
     bits = [{"name": f"x{k}", "type": "boolean"} for k in range(200)]
     found = plan(config_of({**BARE, "kind": "marginals", "rho": 0.9}, bits))
-    assert any("79,600 numbers, about 0.6 MB" in line for line in found.lines())
+    assert any("79,600 numbers, about 2.5 MB" in line for line in found.lines())
 
 
 # -- tables in a folder --------------------------------------------------------------------------------------------
