@@ -60,10 +60,9 @@ from numpy.typing import NDArray
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.arrays.statistics import _to_release
 from fcstream.counting.rows import RowsView, rows_inside
-from fcstream.releases.base import EpochWindow, Release
-from fcstream.releases.intervals import count_half_width
+from fcstream.releases.base import EpochWindow, ReleaseValues
+from fcstream.releases.intervals import count_half_width, with_intervals
 from fcstream.releases.means.searched import SearchOptions
 from fcstream.releases.options import BuildContext, Options
 from fcstream.releases.statistics.clipped import ClippedCovariance, ClippedCovarianceOptions
@@ -255,14 +254,14 @@ class Asked:
             counter.add(0, grid.points(rows))
             self.view = counter.view([0])
 
-    def release(self, seed: int) -> Release:
+    def release(self, seed: int) -> ReleaseValues:
         noise = Noise(SeededEntropy(seed))
-        return told(self.mechanism, self.mechanism.release(self.view, Paid(), noise), self.grid, noise)  # type: ignore[arg-type]
+        return told(self.mechanism, self.mechanism.release(self.view, Paid(), noise), self.grid)  # type: ignore[arg-type]
 
 
-def told(mechanism: Any, outcome: Any, grid: Grid, noise: Noise) -> Release:
-    values = mechanism.to_user_units(outcome, grid)
-    return _to_release(mechanism.kind, outcome, values, mechanism.loss, mechanism.loss, noise)
+def told(mechanism: Any, outcome: Any, grid: Grid) -> ReleaseValues:
+    """What a release or an answer about an array holds."""
+    return with_intervals(mechanism.kind, mechanism.to_user_units(outcome, grid))
 
 
 def cell(
@@ -301,15 +300,15 @@ def two_sided(rho: float, influence: Any) -> Any:
     return 2 * 1.96 * np.asarray(influence) / math.sqrt(2 * rho)
 
 
-def answers(asked: Asked, seeds: int) -> tuple[list[Release], float]:
+def answers(asked: Asked, seeds: int) -> tuple[list[ReleaseValues], float]:
     released = [asked.release(FIRST + run) for run in range(seeds)]
     kept = [each for each in released if each.value is not None]
     return kept, 1 - len(kept) / seeds
 
 
 def several(
-    kind: str, place: str, name: str, rho: float, kept: list[Release], refused: float,
-    parts: dict[str, tuple[Callable[[Release], Any], Any, Any]],
+    kind: str, place: str, name: str, rho: float, kept: list[ReleaseValues], refused: float,
+    parts: dict[str, tuple[Callable[[ReleaseValues], Any], Any, Any]],
 ) -> Iterator[Cell]:  # fmt: skip
     """A cell for each part of the same releases: what reads its intervals, the truth, and the largest influence."""
     for part, (read, truth, influence) in parts.items():
@@ -361,15 +360,15 @@ def covariance(place: str, wanted: tuple[str, ...], rho: float, wide: bool) -> I
     upper = np.triu_indices(2)
     name = "*".join(wanted)
 
-    def entries(each: Release) -> Any:
+    def entries(each: ReleaseValues) -> Any:
         found = each.interval
         return None if found is None else [found[i][j] for i, j in zip(*upper, strict=True)]
 
-    def correlation(each: Release) -> Any:
+    def correlation(each: ReleaseValues) -> Any:
         found = each.parts.get("correlation_interval")
         return None if found is None else [found[0][1]]
 
-    def coefficient(each: Release) -> Any:
+    def coefficient(each: ReleaseValues) -> Any:
         found = each.parts.get("coefficient_interval")
         return None if found is None else [found[wanted[0]]]
 
@@ -404,7 +403,7 @@ def count(place: str, wanted: tuple[str, ...], rho: float, wide: bool) -> Iterat
         for seed in range(FIRST, FIRST + RUNS):
             noise = Noise(SeededEntropy(seed))
             outcome = mechanism.release(WindowSize(size), Paid(), noise)  # type: ignore[arg-type]
-            pairs.append((told(mechanism, outcome, grid, noise).interval, [size]))
+            pairs.append((told(mechanism, outcome, grid).interval, [size]))
         yield cell("count", place, f"{wanted[0]}, {what}", rho, pairs, ideal_count(rho))
 
 
@@ -450,7 +449,7 @@ def total(place: str, wanted: tuple[str, ...], rho: float, wide: bool) -> Iterat
                 window = EpochWindow(0, 1000 * k, 1000 * (k + 1))
                 outcome = mechanism.within(memory, k, window).release(view, Paid(), noise)
                 memory.add(1000 * k, outcome.state)
-                each = told(mechanism.within(memory, k, window), outcome, grid, noise)
+                each = told(mechanism.within(memory, k, window), outcome, grid)
                 runs.append((each.interval, [sum(steps[: k + 1])]))
                 alone.append((each.parts["window"]["interval"], [steps[k]]))
         ideal = ideal_count(rho) if of == "count" else two_sided(rho, np.abs(rows).max())
@@ -493,7 +492,7 @@ def frequent(place: str, wanted: tuple[str, ...], rho: float, wide: bool) -> Ite
         noise = Noise(SeededEntropy(seed))
         outcome = mechanism.release(view, Paid(), noise)
         if outcome.value is not None and len(outcome.value):
-            each = told(mechanism, outcome, grid, noise)
+            each = told(mechanism, outcome, grid)
             pairs.append((each.interval, [view.counts[text] for text in each.parts["levels"]]))
     if pairs:
         yield cell("frequent", place, wanted[0], rho, pairs, ideal_count(rho), 1 - len(pairs) / RUNS)

@@ -117,6 +117,29 @@ def covariance(bench) -> Wanted:
     return " 2 +2500 +1.0 +5000 +[01]/1 ", "d = 4, 400 shards"
 
 
+def coverage(bench) -> Wanted:
+    import numpy as np
+
+    draw = np.random.default_rng(1)
+    numbers = {"a": draw.integers(0, 100, 3000) * 1.0, "b": draw.integers(0, 100, 3000) * 1.0}
+    bench.column = lambda name, wanted: numbers[wanted]
+    bench.raw = lambda name: {key: list(map(str, map(int, values // 10))) for key, values in numbers.items()}
+    bench.SETS = {"drawn": {"a": bench.Range(0, 100), "b": bench.Range(0, 200)}}
+    bench.TABLES, bench.TEXTS, bench.RHOS = {"drawn": ("a", "b")}, {"drawn": ("a",)}, (1.0,)
+    main_of(bench, "--runs", "2", "--processes", "1")
+    main_of(bench, "--runs", "2", "--processes", "1", "--part", "sum", "--share", "2", "--turn", "0", "--wide")
+    return (
+        *(
+            f"\n{kind} [|] drawn [|] a"
+            for kind in ("mean", "variance", "sum", "histogram", "total of count", "frequent")
+        ),
+        "\ncovariance [|] drawn [|] a[*]b [|] 1 [|] [0-9.]+ [|] [0-9]+% [|] [0-9.]+",
+        "\nmarginals [|] 1 [|] [01] [|] 0 [|] [0-9.]+, [0-9.]+",
+        "reached|MISSED",
+        "\n1 cells, ",
+    )
+
+
 def decisions(bench) -> Wanted:
     bench.sums(100)
     bench.decoding(10)
@@ -352,9 +375,9 @@ def zooming(bench) -> Wanted:
 RUNS: dict[str, Callable[[types.ModuleType], Wanted]] = {
     run.__name__: run
     for run in (
-        accounting, accuracy, answers, cliffs, closes, clusters, covariance, decisions, engine, format_rates, frequent,
-        http_in, journals, kernels, keys, laplace, learned_scales, local, moments, nested, predicates, quantiles,
-        real_data, regress, scale, skewed_means, small_means, sums, synthetic, totals, tree, zooming,
+        accounting, accuracy, answers, cliffs, closes, clusters, covariance, coverage, decisions, engine, format_rates,
+        frequent, http_in, journals, kernels, keys, laplace, learned_scales, local, moments, nested, predicates,
+        quantiles, real_data, regress, scale, skewed_means, small_means, sums, synthetic, totals, tree, zooming,
     )
 }  # fmt: skip
 

@@ -55,6 +55,11 @@ class MovedRecords:
         far: NDArray[np.float64] = np.maximum(-self.low, self.high)
         return far
 
+    @property
+    def _lost(self) -> float:
+        """1 / (1 - p)."""
+        return 1 / max(1e-9, 1 - self.tail.most)
+
     def _products(self) -> tuple[Matrix, Matrix]:
         """Return the least and the largest product (d, d) of two features' offsets."""
         across = np.outer(self.low, self.high)
@@ -67,15 +72,15 @@ class MovedRecords:
     def covariances(self) -> NDArray[np.float64]:
         """Return the intervals (d, d, 2) of the covariances of all records; those of variances are not negative.
 
-        A variance falls by the square of the mean about the middles at most, since what moved records add to it is, but
-        for that, a variance about the middles.
+        With w = (1 - t) z, a variance changes by p E[(1 - t**2) z**2] - 2 p m E[w] - (p E[w])**2, with the mean m about
+        the middles, which is at least p ((1 - p) E[w]**2 - 2 m E[w]), and so at least -p m**2 / (1 - p).
         """
         mean, share = self.noise.mean, self.tail.most
         least, most = self._products()
         with_mean = [-np.outer(mean, ends) for ends in (self.low, self.high)]
         lower, upper = np.minimum(*with_mean), np.maximum(*with_mean)
         down, up = least + lower + lower.T - share * most, most + upper + upper.T - share * least
-        np.fill_diagonal(down, -(mean**2))
+        np.fill_diagonal(down, -(mean**2) * self._lost)
         np.fill_diagonal(up, self._far**2 + 2 * np.diag(upper))
         found = self.tail.ends(self.raw, self.noise.sigma(self.matrix), down, up)
         found[..., 0], found[..., 1] = np.minimum(found[..., 0], self.matrix), np.maximum(found[..., 1], self.matrix)
@@ -92,7 +97,7 @@ class MovedRecords:
         variances = np.maximum(np.diag(self.matrix), 1e-300)
         both = np.sqrt(np.outer(variances, variances))
         largest = share * (far**2 + 2 * np.abs(mean) * far) / variances
-        smallest = np.maximum(-share * mean**2 / variances, -0.99)
+        smallest = np.maximum(-share * self._lost * mean**2 / variances, -0.99)
         least, most = (share * each / both for each in self._products())
         beside = share * (np.outer(np.abs(mean), far) + np.outer(far, np.abs(mean)) + share * np.outer(far, far)) / both
         low, high = np.array(found), np.array(found)
@@ -121,7 +126,7 @@ class MovedRecords:
         weights = np.insert(-found, target, 1.0)
         ends = np.stack((weights * low, weights * high))
         rest = max(float(ends.max(axis=0).sum()), -float(ends.min(axis=0).sum()))
-        kept = 1 - share * float(mean[others] @ inverse @ mean[others])
+        kept = 1 - share * self._lost * float(mean[others] @ inverse @ mean[others])
         moved = share * (2 + share) * across * rest / kept if kept > 0 else np.inf
         half = TWO_SIDED * sigma + np.sqrt(np.diag(inverse)) * moved
         ends_of_each: Matrix = np.stack((found - half, found + half), axis=-1)

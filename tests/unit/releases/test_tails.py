@@ -1,0 +1,100 @@
+"""Bounds of what moved and left out records change hold for any records in the public ranges, without any noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fcstream.releases.statistics.correlations import MatrixNoise, regression
+from fcstream.releases.statistics.frequent import interval_of_told
+from fcstream.releases.statistics.moved import MovedRecords
+from fcstream.releases.statistics.tails import Tail, useful
+from fcstream.releases.tables.marginals import agree, deviations_of_agreed
+from fcstream.synthetic.counts import ContingencyTables
+
+
+def moved(rows, ball, low, high):
+    """Records about the middles, as a release sees them: moved to the border of a ball, and nothing is noisy."""
+    lengths = np.sqrt((rows**2).sum(axis=1))
+    seen = rows * np.minimum(1, ball / np.maximum(lengths, 1e-300))[:, None]
+    d = rows.shape[1]
+    matrix, nothing = np.cov(seen.T, bias=True), np.zeros((d, d))
+    noise = MatrixNoise(nothing, seen.mean(axis=0), nothing, 0.0)
+    return MovedRecords(Tail(float(np.mean(lengths > ball)), 0.0), matrix, matrix, noise, low, high)
+
+
+def holds(interval, truth):
+    slack = 1e-9 * np.abs(interval).max()
+    return (interval[..., 0] - slack <= truth).all() and (truth <= interval[..., 1] + slack).all()
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_moments_of_all_records_are_in_the_bounds(seed):
+    draw = np.random.default_rng(seed)
+    d, n = int(draw.integers(2, 5)), 500
+    rows = draw.normal(size=(n, d)) @ draw.normal(size=(d, d)) + draw.normal(size=d)
+    far = draw.random(n) < draw.choice([0.002, 0.02, 0.1])
+    low, high = -draw.uniform(1, 30, d), draw.uniform(1, 30, d)
+    corners = np.where(draw.random((n, d)) < 0.5, low, high) if seed % 2 else draw.uniform(low, high, (n, d))
+    rows = np.clip(np.where(far[:, None], corners, rows), low, high)
+    found = moved(rows, draw.uniform(1.5, 5), low, high)
+    truth = np.cov(rows.T, bias=True)
+    assert holds(found.covariances(), truth)
+    assert holds(found.means(), rows.mean(axis=0))
+    deviations = np.sqrt(np.diag(found.matrix))
+    seen = found.matrix / np.outer(deviations, deviations)
+    assert holds(found.correlations(seen, np.zeros((d, d))), np.corrcoef(rows.T))
+    made = regression(found.matrix, 1e-12 * np.eye(d), math.inf, d - 1)
+    assert made is not None
+    slopes = np.linalg.solve(truth[:-1, :-1], truth[:-1, -1])
+    assert holds(found.coefficients(*made, d - 1), slopes)
+
+
+def test_without_moved_records_nothing_is_added():
+    rows = np.random.default_rng(1).normal(size=(500, 3))
+    found = moved(rows, 100.0, np.full(3, -50.0), np.full(3, 50.0))
+    assert found.covariances()[..., 0] == pytest.approx(found.matrix)
+    assert found.covariances()[..., 1] == pytest.approx(found.matrix)
+    assert found.means()[:, 0] == pytest.approx(rows.mean(axis=0))
+
+
+def test_noise_of_the_number_of_moved_records_counts_in_proportion_to_the_range():
+    tail = Tail.of(-3.0, 25.0, 100)
+    assert (tail.share, tail.noise, tail.most) == (0.0, 0.05, pytest.approx(0.098))
+    low, high = tail.ends(10.0, 3.0, 0.0, 80.0)
+    assert low == pytest.approx(10 - 1.96 * 3)
+    assert high == pytest.approx(10 + 1.96 * 5)
+
+
+def test_only_what_says_nothing_is_null():
+    found, is_wide = useful(
+        np.array([[[0.0, 1.0], [0.0, 3.0]], [[np.nan, np.nan], [1.0, 2.0]]]), np.array([[2.0, 2.0], [np.nan, 2]]), 10.0
+    )
+    assert found == [[[0.0, 10.0], None], [None, [10.0, 20.0]]]
+    assert is_wide
+    assert not useful(np.array([[np.nan, np.nan]]), np.array([np.nan]))[1]  # a number that is not told needs no word
+
+
+@pytest.mark.parametrize(("sigma", "threshold"), [(5.0, 31), (1.3, 9), (0.4, 3), (2.236, 14)])
+def test_intervals_of_told_texts_are_those_of_the_slow_twin(sigma, threshold):
+    reach = int(30 * sigma) + threshold + 5
+    law = {k: math.exp(-k * k / (2 * sigma * sigma)) for k in range(-reach, reach + 1)}
+
+    def above(least, number):
+        return sum(p for k, p in law.items() if number + k >= least)
+
+    counts = np.array([threshold, threshold + 1, threshold + 2, threshold + 5, threshold + 20])
+    for count, (low, high) in zip(counts.tolist(), interval_of_told(counts, threshold, sigma).tolist(), strict=True):
+        lows = [t for t in range(1, count + 1) if above(count, t) >= 0.025 * above(threshold, t)]
+        within = range(count, count + int(6 * sigma) + 3)
+        highs = [t for t in within if above(threshold, t) - above(count + 1, t) >= 0.025 * above(threshold, t)]
+        assert (low, high) == (lows[0], max(highs, default=count))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (3, 2, 2), (2, 2, 7, 2, 3)])
+def test_noise_of_tables_that_agree_is_that_of_the_fit(sizes, order):
+    tables = ContingencyTables(sizes, order)
+    fits = np.array([agree(row, tables) for row in np.eye(tables.cells)])
+    cells = [math.prod(sizes[a] for a in one) for one in tables.sets]
+    assert np.repeat(deviations_of_agreed(tables), cells) == pytest.approx(np.sqrt((fits**2).sum(axis=0)))
