@@ -64,6 +64,14 @@ def test_every_known_fault_is_planted_once_a_week():
     assert job["steps"][-1]["run"] == "python tests/audit/planted.py"
 
 
+def test_a_tenth_of_all_intervals_is_asked_every_day():
+    workflow = read(".github/workflows/coverage.yml")
+    (when,) = workflow[True]["schedule"]
+    assert when["cron"].split()[2:] == ["*"] * 3
+    (job,) = workflow["jobs"].values()
+    assert job["steps"][-1]["run"] == "python bench/coverage.py --share 10"
+
+
 @pytest.mark.parametrize("name", ["run", "lock"])
 def test_scripts_can_be_run(name):
     path = REPOSITORY / ".ci" / name

@@ -77,9 +77,7 @@ def offsets_of_ranges(grid: Grid, center: NDArray[np.float64]) -> tuple[NDArray[
     ------
     Specification 12.3; ours.
     """
-    ends = [[float(grid.lattice.coordinates(f.scaled(x))) for x in (f.minimum, f.maximum)] for f in grid.features]
-    low, high = np.array(ends).T
-    return np.minimum(low - center, 0.0), np.maximum(high - center, 0.0)
+    return np.minimum(grid.lowest - center, 0.0), np.maximum(grid.highest - center, 0.0)
 
 
 def useful(interval: NDArray[np.float64], most: Any, units: Any = 1.0) -> tuple[list[Any], bool]:
