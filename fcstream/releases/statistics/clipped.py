@@ -416,6 +416,7 @@ class ClippedCovariance(MechanismBase):
             "noise": own,
             "outside": Tail.of(outside, Fraction(RHO_UNIT, 2 * self.shares["outside"].rho_nano), size),
             "middles": coordinates.middles,
+            "rounding": np.abs(back).sum(axis=1) * (1 - (0.5 if self.learns else 1) / (1 << shift)),
             "mean": coordinates.middles + units * offset,
             "mean_sigma": units * np.sqrt(mean_variance * np.diag(spread)),
             "scale": DEVIATION / coordinates.factors if self.learns else None,
@@ -436,7 +437,7 @@ class ClippedCovariance(MechanismBase):
         scale = None if own["scale"] is None else (own["scale"] * widths).tolist()
         moved = MovedRecords(
             own["outside"], own["raw"], own["matrix"], own["noise"],
-            *(ends / own["units"] for ends in offsets_of_ranges(grid, own["middles"])),
+            *(ends / own["units"] for ends in offsets_of_ranges(grid, own["middles"])), own["rounding"],
         )  # fmt: skip
         deviation = np.sqrt(np.diag(own["matrix"]))
         most = USELESS * np.outer(deviation, deviation)

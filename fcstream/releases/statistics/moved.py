@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,8 @@ class MovedRecords:
     noise : MatrixNoise
     low, high : float64 (d,)
         How far the public ranges reach from the middles, at most 0 and at least 0.
+    rounding : float64 (d,)
+        By how much a record is rounded at most. Where many records are equal, this does not average out.
 
     Privacy
     -------
@@ -48,6 +51,12 @@ class MovedRecords:
     noise: MatrixNoise
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    rounding: NDArray[np.float64]
+
+    @property
+    def _deviations(self) -> NDArray[np.float64]:
+        deviations: NDArray[np.float64] = np.sqrt(np.maximum(np.diag(self.matrix), 1e-300))
+        return deviations
 
     @property
     def _far(self) -> NDArray[np.float64]:
@@ -67,7 +76,8 @@ class MovedRecords:
 
     def means(self) -> NDArray[np.float64]:
         """Return the intervals (d, 2) of the means of all records, about the middles."""
-        return self.tail.ends(self.noise.mean, np.sqrt(np.diag(self.noise.of_mean)), self.low, self.high)
+        found = self.tail.ends(self.noise.mean, np.sqrt(np.diag(self.noise.of_mean)), self.low, self.high)
+        return found + np.stack((-self.rounding, self.rounding), axis=1)
 
     def covariances(self) -> NDArray[np.float64]:
         """Return the intervals (d, d, 2) of the covariances of all records; those of variances are not negative.
@@ -83,6 +93,9 @@ class MovedRecords:
         np.fill_diagonal(down, -(mean**2) * self._lost)
         np.fill_diagonal(up, self._far**2 + 2 * np.diag(upper))
         found = self.tail.ends(self.raw, self.noise.sigma(self.matrix), down, up)
+        rounded = np.outer(self._deviations, self.rounding)
+        rounded = rounded + rounded.T + np.outer(self.rounding, self.rounding)
+        found += np.stack((-rounded, rounded), axis=-1)
         found[..., 0], found[..., 1] = np.minimum(found[..., 0], self.matrix), np.maximum(found[..., 1], self.matrix)
         on = np.arange(len(mean))
         found[on, on] = np.maximum(found[on, on], 0.0)
@@ -94,7 +107,7 @@ class MovedRecords:
         Variances grow by shares a and b of themselves, and the covariance by at most sqrt(a b) of their roots.
         """
         share, mean, far = self.tail.most, self.noise.mean, self._far
-        variances = np.maximum(np.diag(self.matrix), 1e-300)
+        variances = self._deviations**2
         both = np.sqrt(np.outer(variances, variances))
         largest = share * (far**2 + 2 * np.abs(mean) * far) / variances
         smallest = np.maximum(-share * self._lost * mean**2 / variances, -0.99)
@@ -107,7 +120,8 @@ class MovedRecords:
             roots = np.sqrt(np.outer(1 + a, 1 + b))
             low = np.minimum(low, (found + np.maximum(-together, least) - beside) / roots)
             high = np.maximum(high, (found + np.minimum(together, most) + beside) / roots)
-        half = TWO_SIDED * deviations
+        rounded = self.rounding / self._deviations
+        half = TWO_SIDED * deviations + (rounded[:, None] + rounded) * (1 + np.abs(found))
         ends = np.clip(np.stack((low - half, high + half), axis=-1), -1.0, 1.0)
         ends[np.arange(len(mean)), np.arange(len(mean))] = np.where(np.isnan(np.diag(found)), np.nan, 1.0)[:, None]
         return ends
@@ -128,6 +142,10 @@ class MovedRecords:
         rest = max(float(ends.max(axis=0).sum()), -float(ends.min(axis=0).sum()))
         kept = 1 - share * self._lost * float(mean[others] @ inverse @ mean[others])
         moved = share * (2 + share) * across * rest / kept if kept > 0 else np.inf
-        half = TWO_SIDED * sigma + np.sqrt(np.diag(inverse)) * moved
+        in_others = float((np.sqrt(np.diag(inverse)) * self.rounding[others]).sum())
+        in_rest = float(np.abs(weights) @ self.rounding)
+        left = math.sqrt(max(0.0, float(weights @ self.matrix @ weights)))
+        rounded = in_rest + in_others * (left + in_rest)
+        half = TWO_SIDED * sigma + np.sqrt(np.diag(inverse)) * (moved + rounded)
         ends_of_each: Matrix = np.stack((found - half, found + half), axis=-1)
         return ends_of_each

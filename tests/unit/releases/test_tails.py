@@ -13,19 +13,39 @@ from fcstream.releases.tables.marginals import agree, deviations_of_agreed
 from fcstream.synthetic.counts import ContingencyTables
 
 
-def moved(rows, ball, low, high):
-    """Records about the middles, as a release sees them: moved to the border of a ball, and nothing is noisy."""
+def moved(rows, ball, low, high, unit=0.0):
+    """Records about the middles, as a release sees them without noise: moved to the border of a ball, and rounded."""
     lengths = np.sqrt((rows**2).sum(axis=1))
     seen = rows * np.minimum(1, ball / np.maximum(lengths, 1e-300))[:, None]
+    if unit:
+        seen = np.rint(seen / unit) * unit
     d = rows.shape[1]
     matrix, nothing = np.cov(seen.T, bias=True), np.zeros((d, d))
     noise = MatrixNoise(nothing, seen.mean(axis=0), nothing, 0.0)
-    return MovedRecords(Tail(float(np.mean(lengths > ball)), 0.0), matrix, matrix, noise, low, high)
+    tail = Tail(float(np.mean(lengths > ball)), 0.0)
+    return MovedRecords(tail, matrix, matrix, noise, low, high, np.full(d, unit / 2))
 
 
 def holds(interval, truth):
     slack = 1e-9 * np.abs(interval).max()
     return (interval[..., 0] - slack <= truth).all() and (truth <= interval[..., 1] + slack).all()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounding_that_does_not_average_out_is_in_the_bounds(seed):
+    draw = np.random.default_rng(seed)
+    rows = np.where(draw.random((500, 2)) < draw.random(2), *draw.uniform(-1, 1, (2, 2)))
+    rows[:, 1] += (rows[:, 0] > 0) * 0.3
+    found = moved(rows, 100.0, np.full(2, -9.0), np.full(2, 9.0), 0.1)
+    truth = np.cov(rows.T, bias=True)
+    assert holds(found.covariances(), truth)
+    assert holds(found.means(), rows.mean(axis=0))
+    deviations = np.sqrt(np.diag(found.matrix))
+    if deviations.min() > 0.3:  # several units
+        seen = found.matrix / np.outer(deviations, deviations)
+        assert holds(found.correlations(seen, np.zeros((2, 2))), np.corrcoef(rows.T))
+        slope, sigma = regression(found.matrix, 1e-12 * np.eye(2), math.inf, 1)
+        assert holds(found.coefficients(slope, sigma, 1), truth[0, 1:] / truth[0, 0])
 
 
 @pytest.mark.parametrize("seed", range(200))
