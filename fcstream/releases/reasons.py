@@ -45,6 +45,8 @@ NO_INTERVAL = {
         "records that lie far from the others were left out, and what was released does not tell where they lie: no "
         "interval holds the value of all records"
     ),
+    "clipped": (
+        "records were moved into a public ball or range, and what was released does not tell how many, and how far"
     ),
     "clusters": (
         "which records belong to a cluster was found from noisy numbers, and those far from its center were left out "
@@ -53,3 +55,8 @@ NO_INTERVAL = {
     "range_too_wide": (
         "records were moved or left out, and in public ranges as wide as these they may lie so far away that an "
         "interval says nothing: give features a range that fits"
+    ),
+}
+"""Why a released number has no interval, by the word that ``parts.no_interval`` has for it."""
+LEFT_OUT = {"value": "left_out"}
+"""What means that leave records out have in ``parts.no_interval``."""

@@ -435,9 +435,9 @@ class ClippedCovariance(MechanismBase):
         both = np.outer(widths, widths)
         found, deviations = correlations(own["matrix"], own["noise"])
         scale = None if own["scale"] is None else (own["scale"] * widths).tolist()
+        low, high = (ends / own["units"] for ends in offsets_of_ranges(grid, own["middles"]))
         moved = MovedRecords(
-            own["outside"], own["raw"], own["matrix"], own["noise"],
-            *(ends / own["units"] for ends in offsets_of_ranges(grid, own["middles"])), own["rounding"],
+            own["outside"], own["raw"], own["matrix"], own["noise"], low, high, own["rounding"]
         )  # fmt: skip
         deviation = np.sqrt(np.diag(own["matrix"]))
         most = USELESS * np.outer(deviation, deviation)

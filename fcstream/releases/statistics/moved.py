@@ -122,7 +122,7 @@ class MovedRecords:
             high = np.maximum(high, (found + np.minimum(together, most) + beside) / roots)
         rounded = self.rounding / self._deviations
         half = TWO_SIDED * deviations + (rounded[:, None] + rounded) * (1 + np.abs(found))
-        ends = np.clip(np.stack((low - half, high + half), axis=-1), -1.0, 1.0)
+        ends: NDArray[np.float64] = np.clip(np.stack((low - half, high + half), axis=-1), -1.0, 1.0)
         ends[np.arange(len(mean)), np.arange(len(mean))] = np.where(np.isnan(np.diag(found)), np.nan, 1.0)[:, None]
         return ends
 
