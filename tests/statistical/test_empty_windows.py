@@ -73,7 +73,7 @@ def test_every_kind_hardly_ever_releases_a_window_without_records(name, times):
         return
     if name in WITHOUT:
         assert chance is None
-    elif name in NEVER or (name == "mean/auto" and times >= 1):  # with less rho it takes the mean without a core
+    elif name in NEVER:
         assert chance == 0
     else:
         assert 0 < chance <= 1e-4
