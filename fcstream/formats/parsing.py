@@ -17,7 +17,8 @@ BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the las
 _ANYTHING = msgspec.msgpack.Decoder()
 _MAPS = msgspec.msgpack.Decoder(dict[str | int, msgspec.Raw])
 _LISTS = msgspec.msgpack.Decoder(list[msgspec.Raw])
-_CONTAINERS = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))  # first bytes of maps and lists
+_MAP_STARTS = frozenset((*range(0x80, 0x90), 0xDE, 0xDF))
+_CONTAINERS = _MAP_STARTS | {*range(0x90, 0xA0), 0xDC, 0xDD}  # first bytes of maps and lists
 
 
 def decoded(
@@ -62,13 +63,15 @@ def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:
     view = memoryview(body)
     if depth == 0 or not view.nbytes:
         return None
-    if view.nbytes <= MIXED_KEYS_BYTES or view[0] not in _CONTAINERS:
-        with suppress(*BROKEN):
+    first = view[0]
+    with suppress(*BROKEN):
+        if view.nbytes <= MIXED_KEYS_BYTES or first not in _CONTAINERS:
             return _ANYTHING.decode(body)
     with suppress(*BROKEN):
-        return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
-    with suppress(*BROKEN):
-        return _elements(_LISTS.decode(body), depth - 1)
+        if first in _MAP_STARTS:
+            return {name: _parts(part, depth - 1) for name, part in _MAPS.decode(body).items()}
+        if first in _CONTAINERS:
+            return _elements(_LISTS.decode(body), depth - 1)
     return None
 
 
@@ -79,10 +82,15 @@ def _elements(parts: list[msgspec.Raw], depth: int) -> list[Any]:
     if together < 2:
         return [_parts(part, depth) for part in parts]
     found: list[Any] = []
+    broken: set[bytes] = set()  # equal ones are looked at once
     for start in range(0, len(parts), together):
         some = parts[start : start + together]
         try:
             found += _ANYTHING.decode(b"".join([b"\xdd", len(some).to_bytes(4), *some]))
         except BROKEN:
-            found += [_parts(part, depth) for part in some]
+            for part in map(bytes, some):
+                value = None if part in broken else _parts(part, depth)
+                if value is None:
+                    broken.add(part)
+                found.append(value)
     return found

@@ -8,6 +8,7 @@ import cbor2
 import fastavro
 import msgspec
 import pytest
+from support.costly import colliding
 
 from fcstream.errors import ConfigError
 from fcstream.formats import bounds
@@ -145,24 +146,6 @@ def test_cells_of_a_line(part):
     batch = decoder.decode([b"\n".join([line(2), line(10_000), line(3), line(10_000)])], 0)
     assert batch.values.tolist() == [[1.5], [1.5]]
     assert batch.rejections == [Rejection("too_long", 0, None, 2)]
-
-
-def colliding(count):
-    """Return lists of two numbers with one hash, which CPython's tuples have whatever the seed of hashes is."""
-    first, second, start, whole = 11400714785074694791, 14029467366897019727, 2870177450012600261, 2**64
-    inverse, found, number = pow(second, -1, whole), [], 0
-
-    def lane(total, value):
-        total = (total + value * second) % whole
-        return ((total << 31 | total >> 33) % whole) * first % whole
-
-    wanted = (lane(start, 1) + 2 * second) % whole
-    while len(found) < count:
-        number += 1
-        other = (wanted - lane(start, number)) * inverse % whole
-        if other < 2**61 - 1:
-            found.append((number, other))
-    return found
 
 
 def test_lists_as_keys_of_msgpack():
