@@ -1,6 +1,6 @@
 """What accounting costs, and what it promises: time per charge, and how often bounds on the realized loss fail.
 
-    python bench/accounting.py [filter] [odometer] [sqlite] [users] [postgresql]
+    python bench/accounting.py [filter] [odometer] [sqlite] [postgresql]
 
 filter      a million charges through `PrivacyFilter`: the last thousand beside the first, and beside OpenDP's filter
             after 1,000 and 10,000 releases (needs the `bench` extra; its own process, about two minutes); then what
@@ -9,7 +9,6 @@ filter      a million charges through `PrivacyFilter`: the last thousand beside 
             the mechanism; ours takes the caller's word.
 odometer    2,000 simulated Gaussian streams: how many ever pass each bound on the realized loss at a failure of 5 %.
 sqlite      one durable window (charge, seal, acknowledge) beside the disk's own fsync, turn by turn.
-users       a million users charged with one window: seconds, and bytes on disk.
 postgresql  8 processes charging one block, alone and with seals and acknowledgments, beside 8 processes that update one
             row of the same server, turn by turn: transactions a second
             (needs the `postgresql` extra and a server: FCSTREAM_POSTGRESQL, by default the local one).
@@ -257,26 +256,6 @@ def sqlite(windows: int = 60, turns: int = 11) -> None:
     )
 
 
-def users(many: int = 1_000_000) -> None:
-    keys = np.sort(np.frombuffer(secrets.token_bytes(16 * many), "S16"))
-    with tempfile.TemporaryDirectory() as folder:
-        path, seconds = os.path.join(folder, "ledger.db"), []
-        ledger = SQLiteLedger(path, terms("user"))
-        for index in range(3):
-            started = time.perf_counter()
-            result = ledger.charge([Request(WindowKey(index, index + 1), LOSS, (), keys)])[0]
-            seconds.append(time.perf_counter() - started)
-            assert result.admitted is not None
-            assert result.admitted.all()
-            ledger.seal([SealedRelease(WindowKey(index, index + 1), BODY)])
-        ledger.close()
-        size = os.path.getsize(path) / many
-    print(
-        f"{many:,} users in one window: {', '.join(f'{s:.2f}' for s in seconds)} s (first, then again; must be 2), "
-        f"{size:.0f} bytes a user on disk (must be 100)"
-    )
-
-
 def _charger(url: str, number: int, count: int, is_whole: bool, gate: object) -> None:
     ledger = open_ledger(url, terms("stream"))
     body = bytes(400)
@@ -360,7 +339,6 @@ SECTIONS = {
     "filter": filters,
     "odometer": odometer,
     "sqlite": sqlite,
-    "users": users,
     "postgresql": postgresql,
 }
 

@@ -35,7 +35,6 @@ from .ledgers.base import (
     WindowKey,
 )
 from .releases.base import Release
-from .stream.contributions import user_key
 
 
 class ManualClock:
@@ -294,98 +293,30 @@ class LedgerContract:
 
     users_terms = Terms("stream", "user", PrivacyLoss.cap("1.0", "1e-6"), "specification")
 
-    def user_request(self, ledger: Ledger, index: int, names: str) -> Request:
-        """Make a request for a window with one user per letter."""
-        keys = sorted(user_key(ledger.salt, name) for name in names)
-        return Request(window(index), self.loss, (), np.array(keys, "S16"))
+    def user_request(self, index: int) -> Request:
+        """Make a request for a window of users, whoever they are."""
+        return Request(window(index), self.loss, (USER_BLOCK,))
 
-    def admitted(self, ledger: Ledger, index: int, names: str) -> str:
-        """Return which of some users are admitted to a window."""
-        result = ledger.charge([self.user_request(ledger, index, names)])[0]
-        assert result.charge is not None
-        assert result.admitted is not None
-        ordered = sorted(names, key=lambda name: user_key(ledger.salt, name))
-        return "".join(sorted(name for name, taken in zip(ordered, result.admitted, strict=True) if taken))
-
-    def test_every_user_has_a_filter(self, tmp_path: Path) -> None:
-        ledger = self.make(self.users_terms, tmp_path)
-        for index, (present, taken) in enumerate(
-            [("abc", "abc"), ("acd", "acd"), ("abcd", "bd"), ("ab", ""), ("", "")]
-        ):
-            assert self.admitted(ledger, index, present) == taken
-            ledger.seal([SealedRelease(window(index), b"answer")])
-        ledger.close()
-
-    def test_spent_reveals_nothing_about_who_was_there(self, tmp_path: Path) -> None:
-        """Check that the public sum is what a user with a record in every window has spent."""
-        ledger = self.make(self.users_terms, tmp_path)
-        for index, expected in enumerate([1, 2, 2, 2]):
-            result = ledger.charge([self.user_request(ledger, index, "")])[0]
-            assert result.spent == ledger.spent() == self.loss * expected
-            ledger.seal([SealedRelease(window(index), b"too few")])
-        ledger.close()
-
-    def test_a_second_draw_takes_those_who_were_charged(self, tmp_path: Path) -> None:
-        ledger = self.make(self.users_terms, tmp_path)
-        assert self.admitted(ledger, 0, "abc") == "abc"
-        assert self.admitted(ledger, 0, "bcd") == "bc"  # d was not charged for this window
-        assert ledger.charge([self.user_request(ledger, 0, "bcd")])[0].interrupted == self.loss
-        ledger.seal([SealedRelease(window(0), b"interrupted")])
-        assert self.admitted(ledger, 1, "abcd") == "abcd"  # they paid once
-        ledger.close()
-
-    def test_whether_users_have_room_is_known_before_they_are_charged(self, tmp_path: Path) -> None:
-        ledger = self.make(self.users_terms, tmp_path)
-        assert self.admitted(ledger, 0, "ab") == "ab"
-        ledger.seal([SealedRelease(window(0), b"answer")])
-        assert self.admitted(ledger, 1, "bc") == "bc"
-        ledger.seal([SealedRelease(window(1), b"too few", PrivacyLoss.charge("0.3"))])
-        keys = sorted((user_key(ledger.salt, name), name) for name in "abcd")
-        for loss, expected in (("0.5", "abcd"), ("0.6", "acd"), ("0.9", "cd"), ("1.0", "d"), ("1.1", "")):
-            found = ledger.has_room(np.array([key for key, _ in keys], "S16"), PrivacyLoss.charge(loss))
-            room = "".join(sorted(name for (_, name), has in zip(keys, found, strict=True) if has))
-            assert room == expected, loss
-        assert ledger.has_room(np.empty(0, "S16"), self.loss).tolist() == []
-        ledger.close()
-
-    def test_users_get_back_what_was_not_used(self, tmp_path: Path) -> None:
-        ledger = self.make(self.users_terms, tmp_path)
-        for index in range(5):
-            assert self.admitted(ledger, index, "ab") == "ab"
-            ledger.seal([SealedRelease(window(index), b"too few", PrivacyLoss.charge("0.3"))])
-        assert ledger.spent() == PrivacyLoss.charge("0.5", "5e-9")
-        ledger.close()
-
-    def test_whether_a_user_present_in_every_window_was_charged_is_known(self, tmp_path: Path) -> None:
-        ledger = self.make(self.users_terms, tmp_path)
-        for index in range(4):
-            ledger.charge([self.user_request(ledger, index, "")])
-            assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if index < 2 else ())
-            ledger.seal([SealedRelease(window(index), b"too few")])
-        assert ledger.charged_blocks(window(4)) == ()
-        ledger.close()
-
-    def test_a_window_can_require_room_for_a_user_present_in_every_window(self, tmp_path: Path) -> None:
+    def test_users_have_one_public_filter(self, tmp_path: Path) -> None:
+        """Check that a window is charged as if somebody were in every window."""
         ledger = self.make(self.users_terms, tmp_path)
         for index, is_charged in enumerate([True, True, False, False]):
-            request = self.user_request(ledger, index, "a" if index == 2 else "")  # a was never there before
-            result = ledger.charge([replace(request, blocks=(USER_BLOCK,))])[0]
+            result = ledger.charge([self.user_request(index)])[0]
             assert (result.charge is not None) == is_charged
             assert result.refusal is None or result.refusal.block == USER_BLOCK
+            assert result.spent == ledger.spent() == ledger.spent(USER_BLOCK) == self.loss * min(2, index + 1)
             assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if is_charged else ())
             ledger.seal([SealedRelease(window(index), b"answer")])
-        assert ledger.spent(USER_BLOCK) == self.loss + self.loss
-        assert self.admitted(ledger, 4, "a") == "a"  # a refused window cost nobody anything
         ledger.close()
 
-    def test_users_survive_reopening(self, tmp_path: Path) -> None:
-        if not self.durable:
-            return
-        for index, taken in enumerate(["ab", "ab", "", ""]):
-            ledger = self.make(self.users_terms, tmp_path)
-            assert self.admitted(ledger, index, "ab") == taken
-            ledger.seal([SealedRelease(window(index), b"answer")])
-            ledger.close()
+    def test_a_window_of_users_that_is_not_the_last_gets_its_refund(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        ledger.charge([self.user_request(0)])
+        ledger.charge([self.user_request(1)])
+        ledger.seal([SealedRelease(window(0), b"too few", PrivacyLoss.charge("0.3"))])
+        assert ledger.spent(USER_BLOCK) == self.loss + self.loss - PrivacyLoss.charge("0.3")
+        ledger.seal([SealedRelease(window(1), b"answer")])
+        ledger.close()
 
     def test_state_survives_reopening(self, tmp_path: Path) -> None:
         if not self.durable:

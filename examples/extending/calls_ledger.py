@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from dataclasses import astuple, is_dataclass, replace
 
-import numpy as np
-
 from fcstream import LedgerError, LedgerMismatch, PrivacyLoss
 from fcstream.ledgers import Request, SealedRelease, WindowKey
 from fcstream.ledgers.memory import MemoryLedger
@@ -17,9 +15,8 @@ def _plain(value):
     return astuple(value) if is_dataclass(value) else bytes(value).hex()
 
 
-def _request(window, loss, blocks, users):
-    users = None if users is None else np.frombuffer(bytes.fromhex(users), "S16")
-    return Request(WindowKey(*window), PrivacyLoss(*loss), tuple(blocks), users)
+def _request(window, loss, blocks):
+    return Request(WindowKey(*window), PrivacyLoss(*loss), tuple(blocks))
 
 
 def _answer(window, body, refund):

@@ -109,7 +109,7 @@ class Job:
             return self.finder.job
         terms = replace(self.terms, stream=part_name(self.terms.stream, key))
         if self.keys_chosen is not None:
-            terms = replace(terms, group=None)  # users' filters are in the stream without a key
+            terms = replace(terms, group=None)  # the filter is in the stream without a key
         return replace(self, key=key, terms=terms)
 
     @property

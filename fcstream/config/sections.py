@@ -74,8 +74,8 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     each key has the budget divided by it. With ``key_budgets = "shared"`` it is no promise, but the most keys under
     which one user counts in a window. Left out: the number of keys."""
     key_budgets: Literal["divided", "shared"] = "divided"
-    """Of the unit ``user``: whether each key has users' filters of its own (``divided``), or a user has one for all
-    keys (``shared``), which every window charges for as many keys as a user may count under."""
+    """Of the unit ``user``: whether each key has a filter of its own (``divided``), or there is one for all keys
+    (``shared``), which every window charges for as many keys as a user may count under."""
     iso_times: bool = False
     """Whether releases hold the times of their window as texts too (``window_open`` and ``window_close``, ISO 8601 in
     UTC), beside milliseconds. It may be changed at any time, and holds for windows that are released then."""

@@ -65,9 +65,8 @@ class LedgerStream:
         Whether its specification is the configuration's.
     rows : int
         Rows of its journal, all of which were checked.
-    head : str or None
-        The newest link of the chain of hashes, in hex. None with the unit ``user``: there it covers digests of users'
-        budgets.
+    head : str
+        The newest link of the chain of hashes, in hex.
     sealed : int
         Number of published lines.
     sealed_hash : str
@@ -80,7 +79,7 @@ class LedgerStream:
     budget: Report
     agrees: bool
     rows: int
-    head: str | None
+    head: str
     sealed: int
     sealed_hash: str
     first_ms: int | None
@@ -262,7 +261,7 @@ def _stream(reader: Any, terms: Terms[Any], delta: float) -> LedgerStream:
         Report.of(reader, max(delta, _least_delta(own))),
         own.specification == terms.specification,
         reader.verify(),
-        None if own.unit == "user" else chain.hex(),
+        chain.hex(),
         len(lines),
         sealed,
         min((opened for opened, _ in times), default=None),

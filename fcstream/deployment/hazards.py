@@ -378,8 +378,6 @@ def _security(facts: DeploymentFacts) -> Answer:
     text = ", ".join(parts) + f". The ledger holds no records; it {kept}."
     if not facts.keeping.forgets:
         text += " Its loss or an older copy breaks the promise."
-    if facts.unit == "user":
-        text += " It holds keyed hashes of users' names, with what each has left."
     if any(options.kind == "total" for options in config.releases):
         text += " It does hold exact running totals of the current epoch."
     if config.dead_letter is not None:

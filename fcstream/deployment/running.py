@@ -367,8 +367,7 @@ def _hashes(stream: LedgerStream) -> Iterator[tuple[str, str]]:
     name = code(stream.terms.stream)
     yield f"{name}, specification", code(stream.terms.specification_hash) + ("" if stream.agrees else " (another one)")
     yield f"{name}, rows of the journal", f"{stream.rows:,}, in order"
-    hidden = "not shown: it covers digests of users' budgets, which are not public"
-    yield f"{name}, newest link of the chain of hashes", hidden if stream.head is None else code(stream.head)
+    yield f"{name}, newest link of the chain of hashes", code(stream.head)
     yield f"{name}, published lines", f"{stream.sealed:,}"
     yield f"{name}, SHA-256 of the published lines", code(stream.sealed_hash)
 

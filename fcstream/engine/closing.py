@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +27,33 @@ from .records import OpenRecords
 _NOTHING = PrivacyLoss()
 
 
-def request(job: Job, window: Window, loss: PrivacyLoss, users: NDArray[np.bytes_] | None) -> Request:
-    """Make the request to charge a window; `users` are the keys of the users with records in it (unit ``user``)."""
-    schedule = job.schedule
-    blocks: tuple[str, ...] = ()
-    if job.terms.unit == "event":
+class Participants(Protocol):
+    """Decides which users of a window take part in it, once the window is charged for all of them."""
+
+    def mask(self, window: WindowKey, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        """Mark the users who take part, of those with these keys (n,), ascending."""
+
+
+class Everybody:
+    """Everybody with a record in a window takes part: its public block is charged as if somebody were in all windows.
+
+    Source
+    ------
+    Specification 8.3; proof 2.4.
+    """
+
+    def mask(self, window: WindowKey, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        return np.ones(len(keys), np.bool_)
+
+
+def request(job: Job, window: Window, loss: PrivacyLoss) -> Request:
+    """Make the request to charge a window."""
+    schedule, unit = job.schedule, job.terms.unit
+    if unit == "event":
         blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
     else:
-        blocks = (STREAM_BLOCK,) if users is None else (USER_BLOCK,)
-    return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)
+        blocks = (USER_BLOCK,) if unit == "user" else (STREAM_BLOCK,)
+    return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks)
 
 
 def as_releases(
@@ -156,6 +174,8 @@ class WindowCloser:
         self._job, self._ledger, self._noise, self._outbox = job, ledger, noise, outbox
         self.exhaustion = Exhaustion(job)
         self.exhaustion.note(last, now=False)
+        joint = getattr(ledger, "is_joint", False)
+        self._participants: Participants = cast("Participants", ledger) if joint else Everybody()
         self._tracks = self._tracks_after(last)
         self._epochs = Epochs(job, ledger)
         # Where late records wait for a window, windows close one by one, because a group's end must not depend on them.
@@ -172,10 +192,7 @@ class WindowCloser:
         """Return what the ledger must grant before the next windows are drawn."""
         answers = self._offer(windows[0].index)
         users = [records.users(window.index) for window in windows]
-        requests = [
-            request(self._job, window, answers.loss, None if who is None else who.keys)
-            for window, who in zip(windows, users, strict=True)
-        ]
+        requests = [request(self._job, window, answers.loss) for window in windows]
         return AskedWindows(windows, answers, users, requests)
 
     def asks_as(self, other: AskedWindows) -> bool:
@@ -266,11 +283,8 @@ class WindowCloser:
             reason = REASON if result.interrupted is None else "interrupted"
             refused = answers.refused(reason, result.interrupted or _NOTHING)
             return self._as_releases(window, refused, result.spent), _NOTHING
-        if charge.is_redraw and users is not None and any(answer.max_held is not None for answer in answers):
-            # Whether there are too many users was decided before the draw. Users who came since are not charged, and
-            # must not change that decision, because there is no second draw.
-            return self._as_releases(window, answers.refused("interrupted", charge.loss), result.spent), _NOTHING
-        view = records.view(self._job.schedule.panes(window), users, result.admitted)
+        mask = None if users is None else self._participants.mask(result.window, users.keys)
+        view = records.view(self._job.schedule.panes(window), users, mask)
         outcomes = answers.release(view, charge, self._noise)
         if answers.has_epochs:
             states += self._epochs.states(window, outcomes)

@@ -82,7 +82,7 @@ class DiscoveringEngine(KeyedEngine):
     Privacy
     -------
     Unit ``event``: a record pays for the search of its period and for its window under its key, which `[budget]` holds
-    together. Unit ``user``: one filter for each user pays for the searches and for all keys, see
+    together. Unit ``user``: one filter pays for the searches and for all keys, see
     `fcstream.engine.shared_users.UserAccount`. Whether a record counts under a key is a function of that record and of
     what was released before. Not covered: run time, memory, and counters of rejected records.
 

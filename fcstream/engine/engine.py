@@ -78,7 +78,7 @@ class Engine:
     -------
     Protects one record (unit ``event``), all records of one user (``user``), or any set of records with at most one in
     each window (``stream``, a plain sum over windows), added or removed. Each release costs ``[release] rho, delta`` on
-    every block or user it covers. This is charged durably before any noise is drawn, and the ledger's privacy filters
+    every block it covers. This is charged durably before any noise is drawn, and the ledger's privacy filters
     keep every block within ``[budget]`` for ever. Not covered: run time, memory, counters of rejected records, and,
     with clock ``wall``, the moment of publication if windows are closed by `push`: `advance` on a timer avoids that.
 

@@ -39,7 +39,7 @@ class OpenRecords:
     ----------
     job : Job
     ledger : Ledger
-        Knows which users are certain to have room for a window's loss.
+        Holds the secret with which users' names are hashed.
     counter : Counter
     users : UserGroups or None
         Given with the unit ``user`` only.
@@ -56,8 +56,6 @@ class OpenRecords:
         self.counter, self._users = counter, users
         self._late = LateRecords(job.width, job.answers.max_waiting)
         self._seen = SeenPositions()
-        # By group and window, the number of users at which it is checked again.
-        self._next_user_check: dict[tuple[int, int], int] = {}
         self._max_held = _max_users_held(job)
         self.is_broken = False
 
@@ -117,15 +115,24 @@ class OpenRecords:
         """Return the users of a window, with the unit ``user``."""
         return None if self._users is None else self._users.read(window, self._ledger.salt)
 
-    def view(self, panes: range, users: WindowUsers | None, admitted: NDArray[np.bool_] | None) -> object:
-        """Return what a mechanism reads of a window; with the unit ``user``, one point for each user whom the ledger
-        admitted.
+    def view(self, panes: range, users: WindowUsers | None, mask: NDArray[np.bool_] | None) -> object:
+        """Return what a mechanism reads of a window; with the unit ``user``, one point for each user whom the mask (n,)
+        marks. There is no mask that is left out: it does not mean everybody.
+
+        Raises
+        ------
+        RuntimeError
+            The mask does not fit the users.
         """
+        if (users is None) != (mask is None) or (
+            users is not None and mask is not None and len(users.keys) != len(mask)
+        ):
+            raise RuntimeError("who of a window's users takes part was not decided")
         self.is_broken = True
-        if users is not None and admitted is not None:
+        if users is not None and mask is not None:
             self.counter.drop(panes[0])  # left from an earlier try
             for group, members in enumerate(users.groups):
-                points = self._points_of(group, members, admitted)
+                points = self._points_of(group, members, mask)
                 if self._job.answers.is_simple:
                     self.counter.add(panes[0], points)
                 else:
@@ -142,7 +149,6 @@ class OpenRecords:
                 self.counter.drop(pane)
         if self._users is not None:
             self._users.forget_before(window)
-            self._next_user_check = {at: size for at, size in self._next_user_check.items() if at[1] >= window}
 
     def read(self, batch: Batch, admitted: Admitted) -> tuple[NDArray[np.float64], dict[str, NDArray[np.object_]]]:
         """Return what answers read of a batch: lattice points (n, d) with the codes of texts, and texts (n,)."""
@@ -184,35 +190,25 @@ class OpenRecords:
                 mine = {name: column[those] for name, column in texts.items()}
                 users.add(window, batch.users[those], batch.times_ms[those], points[those], mine)
                 for group in range(len(users.groups)):
-                    self._limit_users(users, group, window, next_window)
+                    self._limit_users(users, group, window)
 
-    def _limit_users(self, users: UserGroups, group: int, window: int, next_window: int) -> None:
-        """Drop the points of a group's window that is certain to have too many users when it closes.
+    def _limit_users(self, users: UserGroups, group: int, window: int) -> None:
+        """Drop a group's users of a window that has too many of them, which all its answers refuse.
 
-        Only users count here who have room for all that the ledger can charge until then, so neither which points are
-        dropped nor when changes a release. All users count when the window closes. With savings, or other streams in a
-        group, nobody's room is certain, so nothing is dropped.
+        Everybody takes part, so the number of users can only grow. With one filter for all keys some of a key's users
+        may count under others, and who does is not known before the close: then nothing is dropped.
         """
-        held, mine = self._max_held[group], users.groups[group]
-        if held is None or mine.size(window) < self._next_user_check.get((group, window), held + 1):
-            return
-        keys, _ = mine.read(window, self._ledger.salt)
-        if self._job.spending.savings is None and self._job.terms.group is None:
-            most = self._job.answers.loss * (window - next_window + 1)
-            if np.count_nonzero(self._ledger.has_room(keys, most)) > held:
-                mine.flood(window, self._ledger.salt)
-        self._next_user_check[group, window] = 2 * len(keys)
+        held = self._max_held[group]
+        if held is not None and self._job.keys_chosen is None and users.groups[group].size(window) > held:
+            users.groups[group].flood(window)
 
-    def _points_of(self, group: int, members: GroupUsers, admitted: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the points of a group's users who take part. If its points were dropped, only their number matters."""
-        taking_part = admitted[members.at]
+    def _points_of(self, group: int, members: GroupUsers, mask: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return the points of a group's users who take part; of one that was dropped, as many as are too many."""
         if members.points is not None:
-            return members.points[taking_part]
+            return members.points[mask[members.at]]
         held = self._max_held[group]
         assert held is not None
-        # The ledger has admitted all who were certain to have room, which is enough to refuse the window.
-        size = max(int(np.count_nonzero(taking_part)), held + 1)
-        return np.broadcast_to(0.0, (size, self._job.width))
+        return np.broadcast_to(0.0, (held + 1, self._job.width))
 
 
 def _max_users_held(job: Job) -> list[int | None]:

@@ -1,7 +1,7 @@
-"""One filter for each user across all keys of a stream, and the keys under which a user counts in a window.
+"""One filter for all keys of a stream, and the keys under which a user counts in a window.
 
 A window of all keys together is one charge, to the account that bears the stream's name; the streams of the keys keep
-journals of their own, without users.
+journals of their own, without charges to a filter.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class UserAccount:
     Privacy
     -------
     A user counts under at most `stream.keys_per_user` keys of a window, those whose keyed hash of (user, window, key)
-    is least among the keys of that user's own records; so the choice is a function of these records alone. Every user
-    with a record in the window is charged the cost of that many releases before any key is drawn, or counts under no
-    key. Nothing rests on a promise. The process that was granted that charge makes the only choice and the only draws:
-    a second grant, after a crash or to another process, is answered `interrupted`.
+    is least among the keys of that user's own records; so the choice is a function of these records alone. The public
+    block is charged the cost of that many releases before any key is drawn, or nobody counts. Nothing rests on a
+    promise. The process that was granted that charge makes the only choice and the only draws: a second grant, after a
+    crash or to another process, is answered `interrupted`.
 
     Source
     ------
@@ -85,15 +85,26 @@ class UserAccount:
         """Tell the engines of all keys, in the order of the keys."""
         self._parts = parts
 
-    def answer(self, request: Request, key: str) -> tuple[ChargeResult, NDArray[np.bool_] | None]:
-        """Charge a window of all keys, unless that was done, and tell which of its users count under a key."""
+    def answer(self, request: Request) -> ChargeResult:
+        """Charge a window of all keys, unless that was done, and choose under which of them its users count."""
         decision = self._decided.get(request.window)
         if decision is None:  # all keys have their releases of the windows before it
             decision = self._decide(request)
             self._decided = {request.window: decision}
-        if request.users is None or key not in decision.counted:
-            return decision.answer, None
-        return decision.answer, np.isin(request.users, decision.counted[key])
+        return decision.answer
+
+    def mask(self, window: WindowKey, key: str, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        """Mark who of some users counts under a key of a window that was charged.
+
+        Raises
+        ------
+        RuntimeError
+            No choice was made, so that nobody may count.
+        """
+        decision = self._decided.get(window)
+        if decision is None or decision.answer.charge is None or key not in decision.counted:
+            raise RuntimeError("no keys were chosen for this window")
+        return np.isin(keys, decision.counted[key])
 
     def seal(self, window: WindowKey, key: str, unused: PrivacyLoss) -> None:
         """Note that a key's release of a window is sealed; with the last one the account gets back what none used."""
@@ -118,27 +129,22 @@ class UserAccount:
         index = self._job.schedule.index_after(request.window.open_ms) - 1
         here = [part for part in self._parts if part.next_index <= index]
         users = [part.users(index) for part in here]
-        everybody = np.unique(np.concatenate(users))
         loss = request.loss * self._most
-        answer = self.ledger.charge([Request(request.window, loss, request.blocks, everybody)])[0]
+        answer = self.ledger.charge([Request(request.window, loss, request.blocks)])[0]
         if answer.charge is None and answer.refusal is None and answer.interrupted is None:
             answer = replace(answer, interrupted=PrivacyLoss())  # all keys that there were then have their release
         elif answer.charge is not None and answer.charge.is_redraw:
             # Another process, which may have died, chose keys for everybody; a second choice could be another one.
             answer = replace(answer, charge=None, interrupted=loss)
-        if answer.admitted is None or answer.charge is None:
+        if answer.charge is None:
             return _Decision(answer, {})
         names = [part.job.key or "" for part in here]
-        admitted = everybody[answer.admitted]
         chosen = choose_keys(self.ledger.salt, request.window.open_ms, names, users, self._most)
-        counted = {
-            name: those[mask & np.isin(those, admitted)] for name, those, mask in zip(names, users, chosen, strict=True)
-        }
-        return _Decision(answer, counted)
+        return _Decision(answer, {name: those[mask] for name, those, mask in zip(names, users, chosen, strict=True)})
 
 
 class PartLedger:
-    """The ledger of one key, whose users have their filters in an account; see `Ledger`.
+    """The ledger of one key, which is charged to an account; see `Ledger`. Tells who counts under the key.
 
     Source
     ------
@@ -158,15 +164,19 @@ class PartLedger:
         return [self._charge(request) for request in requests]
 
     def _charge(self, request: Request) -> ChargeResult:
-        answer, counted = self._account.answer(request, self._key)
+        answer = self._account.answer(request)
         if answer.charge is None:
             sealed = self._own.last_sealed()
             if sealed is not None and sealed[0] >= request.window:  # by another process
                 return ChargeResult(request.window, answer.spent)
             interrupted = None if answer.interrupted is None else min(answer.interrupted, request.loss, key=_rho)
-            return replace(answer, interrupted=interrupted, admitted=None, is_joint=True)
+            return replace(answer, interrupted=interrupted, is_joint=True)
         found = self._own.charge([Request(request.window, request.loss, ())])[0]
-        return replace(found, spent=answer.spent, admitted=counted, is_joint=True)
+        return replace(found, spent=answer.spent, is_joint=True)
+
+    def mask(self, window: WindowKey, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        """See `Participants`."""
+        return self._account.mask(window, self._key, keys)
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:
         self._own.seal(answers)
@@ -190,10 +200,6 @@ class PartLedger:
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         return self._account.ledger.charged_blocks(window)
-
-    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        """Tell nobody's room: who counts under this key is not known before the close, so no point may be dropped."""
-        return np.zeros(len(keys), np.bool_)
 
     def setting(self, key: str) -> str | None:
         return self._own.setting(key)

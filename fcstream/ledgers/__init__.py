@@ -1,12 +1,12 @@
-"""Ledgers: the durable record of what was charged and released, window by window and user by user, found by URL scheme.
+"""Ledgers: the durable record of what was charged and released, window by window, found by URL scheme.
 
 Here belong the rules that every ledger keeps (charge before data are read, one sealed release for each window, refunds
 of what was not used, a hash chain), its forms in memory, SQLite and PostgreSQL, and the guard against an old copy.
 Arithmetic of losses and capacities is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
 
 Files: `base` (what every ledger promises: charge, seal, refund), `terms_check` (whether a ledger is about this
-configuration), `groups` (streams that share filters, and sums over streams), `hash_chain`, `user_budgets` (what each
-user has left), `retired_streams`, `rollback_guard`, `history` (what was spent, read back), `memory`, and a folder each
+configuration), `groups` (streams that share filters, and sums over streams), `hash_chain`,
+`retired_streams`, `rollback_guard`, `history` (what was spent, read back), `memory`, and a folder each
 for SQLite and PostgreSQL.
 
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is

@@ -20,14 +20,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from ..accounting.losses import LossT, PrivacyLoss
 from ..errors import BudgetExhausted
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _NOTHING = PrivacyLoss()
 STREAM_BLOCK = "stream"
@@ -67,7 +63,7 @@ class Terms(Generic[LossT]):
     ----------
     stream : str
     unit : str
-        ``event``: a privacy filter per pane. ``stream``: one privacy filter for everything. ``user``: one per user.
+        ``event``: a privacy filter per pane. ``stream`` and ``user``: one privacy filter for everything.
         ``device``: one per device, on losses per unit of distance; a window is then a question to devices.
     capacity : PrivacyLoss
         Cap of each privacy filter, for ever. For devices with pure geo-privacy it is a `DPLoss`.
@@ -149,18 +145,14 @@ class Request:
     ----------
     window : WindowKey
     loss : PrivacyLoss
-        Charged to each of the window's blocks, to the total if the terms have one, and to every user who is admitted.
+        Charged to each of the window's blocks, and to the total if the terms have one.
     blocks : tuple of str
-        For the unit ``user`` none, or `USER_BLOCK`: the window is then refused if a user with a record in every
-        window would have no room for it.
-    users : bytes array (n,) of 16, or None
-        For the unit ``user``: keys of the users who take part, ascending and distinct.
+        For the unit ``user`` `USER_BLOCK`, for all who are in the window.
     """
 
     window: WindowKey
     loss: PrivacyLoss
     blocks: tuple[str, ...]
-    users: NDArray[np.bytes_] | None = None
 
 
 class SealedRelease(NamedTuple):
@@ -288,8 +280,6 @@ class ChargeResult:
         What stays charged for a window that was drawn twice and never sealed.
     spent : PrivacyLoss
         What the window's most charged block has spent, including this charge.
-    admitted : bool (n,) or None
-        Which of the request's users take part; private. The others have no budget left.
     is_joint : bool
         The charge is part of a joint one for several releases, and `spent` falls when all of them are sealed.
 
@@ -301,24 +291,12 @@ class ChargeResult:
     charge: Charge | None = None
     refusal: BudgetExhausted | None = None
     interrupted: PrivacyLoss | None = None
-    admitted: NDArray[np.bool_] | None = None
     is_joint: bool = False
 
 
-def grant(
-    window: WindowKey,
-    loss: PrivacyLoss,
-    spent: PrivacyLoss,
-    admitted: NDArray[np.bool_] | None = None,
-    is_redraw: bool = False,
-) -> ChargeResult:
+def grant(window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, is_redraw: bool = False) -> ChargeResult:
     """Make a charge result with a fresh charge; only ledgers call this."""
-    return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw), admitted=admitted)
-
-
-def public_blocks(request: Request) -> tuple[str, ...]:
-    """Return the blocks whose spent loss a charge result publishes; for the unit ``user`` that is not one user's."""
-    return request.blocks if request.users is None else (USER_BLOCK,)
+    return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw))
 
 
 def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
@@ -335,7 +313,7 @@ class Ledger(Protocol):
 
     terms: Terms
     salt: bytes
-    """The ledger's secret, with which users' names are hashed to keys."""
+    """The ledger's secret, with which users' names are hashed to choose under which keys they count."""
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         """Charge a group of windows, in order, in one transaction; durable when it returns."""
@@ -357,9 +335,6 @@ class Ledger(Protocol):
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         """Return the blocks that a window was charged to; none if it was not charged."""
-
-    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        """Tell which of some users (keys ascending, distinct) have room for another loss; private."""
 
     def setting(self, key: str) -> str | None:
         """Return a public fact about the stream that `keep_setting` stored; None if there is none."""
@@ -462,8 +437,8 @@ class LedgerReader(Protocol):
     def spent(self, block: str | None = None) -> Any: ...
 
     def summary(self) -> dict[str, int]:
-        """Count the windows in each state (``charged``, ``sealed``, ``acknowledged``), and the ``blocks`` and ``users``
-        that were ever charged."""
+        """Count the windows in each state (``charged``, ``sealed``, ``acknowledged``), and the ``blocks`` that were
+        ever charged."""
 
     def charges(self) -> list[tuple[WindowKey, Any]]:
         """List what each charged window cost, less refunds, in order of opening."""
@@ -494,10 +469,9 @@ class Row(NamedTuple):
         The loss of a charge, or the refund of a seal, in nano and 1e-15 units. For devices with pure geo-privacy `rho`
         is an epsilon.
     blocks : str
-        In a charge: the charged blocks, joined by commas. In a seal that refunded users: the digest of all users'
-        budgets afterwards, in hex.
+        In a charge: the charged blocks, joined by commas.
     body : bytes
-        In a seal: the release. In a charge of users: the digest of all users' budgets afterwards.
+        In a seal: the release.
     name : str
         In an answer of a device: its query and round. Empty for windows.
     """

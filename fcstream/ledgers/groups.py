@@ -2,8 +2,7 @@
 
 A group keeps no account of its own. Each of its streams writes down what it was charged, as any stream does, and a
 charge is taken only if it fits beside what all streams of the group have spent, retired ones included. So a refund
-of one stream is room for the others, and a journal of one stream can be checked by itself. For users the streams of a
-group share one secret salt, so that somebody has the same key in all of them.
+of one stream is room for the others, and a journal of one stream can be checked by itself.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from typing import Any
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerDamaged, LedgerMismatch
-from . import user_budgets
-from .base import TOTAL_BLOCK, USER_BLOCK, Request, Terms, max_loss, part_name, public_blocks
-from .user_budgets import Buckets
+from .base import TOTAL_BLOCK, USER_BLOCK, Request, Terms, max_loss, part_name
 
 _NOTHING = PrivacyLoss()
 SHARED_BLOCKS = ("stream", USER_BLOCK, TOTAL_BLOCK)
@@ -31,11 +28,6 @@ class Elsewhere:
     Attributes
     ----------
     blocks : mapping of str to PrivacyLoss
-    users : sequence of Buckets
-        What users have spent in each other stream; at least the buckets that a charge is about.
-    leaves_out : bool
-        Some stream of the group has released a window that a user present everywhere had no room for. From then on no
-        window of the group counts as one in which everybody has room.
 
     Source
     ------
@@ -43,8 +35,6 @@ class Elsewhere:
     """
 
     blocks: Mapping[str, PrivacyLoss] = field(default_factory=dict)
-    users: Sequence[Buckets] = ()
-    leaves_out: bool = False
 
     def spent(self, block: str) -> PrivacyLoss:
         """Return what the other streams have spent of a block."""
@@ -52,8 +42,7 @@ class Elsewhere:
 
     def takes(self, block: str, spent: PrivacyLoss, loss: PrivacyLoss, capacity: PrivacyLoss) -> bool:
         """Tell whether a block of which this stream has `spent` has room for a loss."""
-        is_open = block != USER_BLOCK or not self.leaves_out
-        return is_open and (spent + self.spent(block) + loss).fits(capacity)
+        return (spent + self.spent(block) + loss).fits(capacity)
 
 
 NOWHERE = Elsewhere()
@@ -79,17 +68,12 @@ def blocks_to_charge(
         if not elsewhere.takes(block, spent, request.loss, capacity):
             left = capacity.missing(spent + elsewhere.spent(block))
             return names, BudgetExhausted(request.loss, left, capacity, block, request.window, terms.group)
-    spent = own.get(USER_BLOCK, _NOTHING)
-    is_added = request.users is not None and USER_BLOCK not in names
-    if is_added and elsewhere.takes(USER_BLOCK, spent, request.loss, terms.capacity):
-        names = (*names, USER_BLOCK)  # a user with a record in every window still has room
     return names, None
 
 
 def public_spent(request: Request, own: Mapping[str, PrivacyLoss], elsewhere: Elsewhere) -> PrivacyLoss:
     """Return what the most charged public block of a request has spent, in all streams of the group."""
-    blocks = [block for block in public_blocks(request) if block != TOTAL_BLOCK]
-    return max_loss([own.get(block, _NOTHING) + elsewhere.spent(block) for block in blocks])
+    return max_loss([own.get(block, _NOTHING) + elsewhere.spent(block) for block in request.blocks])
 
 
 def sum_of(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
@@ -159,21 +143,6 @@ def check_sums(location: str, terms: Terms[Any], blocks: Iterable[Mapping[str, P
             )
 
 
-def check_users(location: str, terms: Terms[Any], held: Sequence[Buckets]) -> None:
-    """Check what every user has spent in all streams of a group against the cap of the group.
-
-    Raises
-    ------
-    LedgerDamaged
-    """
-    for bucket in sorted(set().union(*held)):
-        rho, delta = user_budgets.summed([{bucket: each[bucket]} for each in held if bucket in each])
-        if (rho > terms.capacity.rho_nano).any() or (delta > terms.capacity.delta_femto).any():
-            raise LedgerDamaged(
-                f"{location}: bucket {bucket} holds a user whom the streams of group {terms.group!r} took past the cap"
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One stream of a ledger, as far as sums over streams need it.
@@ -222,7 +191,7 @@ class Together:
                 continue
             name = f"group {terms.group!r}"
             if terms.group is None and terms.root in accounts and not each.is_retired:
-                continue  # a key's stream, whose users have their filters in the group
+                continue  # a key's stream, whose filter is in the group
             if terms.group is None:
                 name = f"{terms.root!r} (retired)" if each.is_retired else repr(terms.root)
             else:

@@ -149,7 +149,6 @@ class JournalReplay:
         self._is_retired = False
         self._windows: dict[tuple[int, int], State] = {}
         self._blocks: dict[str, PrivacyLoss] = {}
-        self._users: bytes | None = None
         self._settings: dict[str, str] = {}
 
     def follow(self, row: Row, chain: bytes) -> None:
@@ -225,8 +224,6 @@ class JournalReplay:
             if not total.fits(self._terms.cap(block)):
                 raise LedgerDamaged(f"{self.location}: journal row {row.seq} takes block {block} past its capacity")
             self._blocks[block] = total
-        if row.body:
-            self._users = row.body
 
     def _refund(self, row: Row, blocks: str) -> None:
         refund = PrivacyLoss(row.rho, row.delta)
@@ -234,18 +231,15 @@ class JournalReplay:
             if not refund.fits(self._blocks[block]):
                 raise LedgerDamaged(f"{self.location}: journal row {row.seq} refunds more than block {block} has spent")
             self._blocks[block] = self._blocks[block] - refund
-        if row.blocks:
-            self._users = bytes.fromhex(row.blocks)
 
     def compare(
         self,
         terms: Terms,
         windows: Iterable[tuple[int, int, State]],
         blocks: Iterable[tuple[str, int, int]],
-        users: bytes | None,
         settings: Mapping[str, str],
     ) -> None:
-        """Check the tables: windows (opening, close, state), blocks (name, rho, delta), digest of the users, settings.
+        """Check the tables: windows (opening, close, state), blocks (name, rho, delta), settings.
 
         Raises
         ------
@@ -263,8 +257,6 @@ class JournalReplay:
                 raise LedgerDamaged(f"{self.location}: window {opens} disagrees with the journal")
         if self._blocks or self._windows:
             raise LedgerDamaged(f"{self.location}: blocks or windows of the journal are missing from their tables")
-        if self._users is not None and users != self._users:
-            raise LedgerDamaged(f"{self.location}: the users' budgets disagree with the journal")
         if settings != self._settings:
             raise LedgerDamaged(f"{self.location}: the settings disagree with the journal")
 

@@ -5,27 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, ConfigError, LedgerError
 from ..noise.samplers import SystemEntropy
-from . import user_budgets
-from .base import (
-    TOTAL_BLOCK,
-    USER_BLOCK,
-    ChargeResult,
-    EpochState,
-    Request,
-    SealedRelease,
-    Terms,
-    WindowKey,
-    grant,
-    max_loss,
-    public_blocks,
-)
+from .base import TOTAL_BLOCK, ChargeResult, EpochState, Request, SealedRelease, Terms, WindowKey, grant, max_loss
 
 
 class MemoryLedger:
@@ -43,7 +27,6 @@ class MemoryLedger:
         self._pid = os.getpid()
         self.salt = SystemEntropy().words(4).tobytes()
         self._filters: dict[str, PrivacyFilter] = {}
-        self._users: dict[int, bytes] = {}
         self._charged: dict[WindowKey, tuple[PrivacyLoss, tuple[str, ...], int]] = {}
         self._sealed: dict[WindowKey, bytes] = {}
         self._waiting: dict[WindowKey, None] = {}
@@ -57,7 +40,7 @@ class MemoryLedger:
     def _charge(self, request: Request) -> ChargeResult:
         window = request.window
         if window in self._sealed:
-            return ChargeResult(window, self._max_spent(public_blocks(request)))
+            return ChargeResult(window, self._max_spent(request.blocks))
         if window in self._charged:
             return self._charge_again(request)
         blocks = request.blocks
@@ -66,31 +49,19 @@ class MemoryLedger:
         for each in map(self._filter, blocks):
             if not each.can_spend(request.loss):
                 refusal = BudgetExhausted(request.loss, each.remaining, each.capacity, each.block, window)
-                return ChargeResult(window, self._max_spent(public_blocks(request)), refusal=refusal)
-        admitted = None
-        if request.users is not None:
-            # A user with a record in every window still has room, so this window is charged to that block too.
-            if USER_BLOCK not in blocks and self._filter(USER_BLOCK).can_spend(request.loss):
-                blocks = (*blocks, USER_BLOCK)
-            changed, admitted = user_budgets.charge(
-                self._buckets(request), request.users, request.loss, self.terms.capacity, window.open_ms
-            )
-            self._users |= changed
+                return ChargeResult(window, self._max_spent(request.blocks), refusal=refusal)
         for each in map(self._filter, blocks):
             each.spend(request.loss)
         self._charged[window] = (request.loss, blocks, 1)
-        return grant(window, request.loss, self._max_spent(public_blocks(request)), admitted)
+        return grant(window, request.loss, self._max_spent(request.blocks))
 
     def _charge_again(self, request: Request) -> ChargeResult:
         loss, blocks, draws = self._charged[request.window]
         self._charged[request.window] = (loss, blocks, draws + 1)
-        spent = self._max_spent(public_blocks(request))
+        spent = self._max_spent(request.blocks)
         if draws >= 2:
             return ChargeResult(request.window, spent, interrupted=loss)
-        admitted = None
-        if request.users is not None:
-            admitted = user_budgets.charged(self._buckets(request), request.users, request.window.open_ms)
-        return grant(request.window, loss, spent, admitted, is_redraw=True)
+        return grant(request.window, loss, spent, is_redraw=True)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -111,7 +82,6 @@ class MemoryLedger:
             if refund != PrivacyLoss() and self._is_refundable(window):
                 for each in map(self._filter, self._charged[window][1]):
                     each.spent = each.spent - refund
-                self._users |= user_budgets.refund(self._users, refund, window.open_ms)
             self._sealed[window] = body
             self._waiting[window] = None
 
@@ -128,12 +98,8 @@ class MemoryLedger:
         self._states = {key: kept for key, kept in self._states.items() if key[0] != answer or key[1] >= before_ms}
 
     def _is_refundable(self, window: WindowKey) -> bool:
-        """Tell whether a charge can be refunded.
-
-        A refund needs a single draw, since nobody knows what an earlier draw used. For the unit ``user`` it needs the
-        last window, since a user's entry remembers only the last window that was charged to it.
-        """
-        return self._charged[window][2] == 1 and (self.terms.unit != "user" or window == next(reversed(self._charged)))
+        """Tell whether a charge can be refunded: after one draw only, since nobody knows what an earlier draw used."""
+        return self._charged[window][2] == 1
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         for window in windows:
@@ -162,13 +128,6 @@ class MemoryLedger:
 
     def close(self) -> None:
         pass
-
-    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        return user_budgets.has_room(self._users, keys, loss, self.terms.capacity)
-
-    def _buckets(self, request: Request) -> dict[int, bytes]:
-        assert request.users is not None
-        return {name: self._users.get(name, b"") for name in user_budgets.buckets_of(request.users)}
 
     def _filter(self, block: str) -> PrivacyFilter:
         return self._filters.setdefault(block, PrivacyFilter(self.terms.cap(block), block))

@@ -166,7 +166,7 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     Parameters
     ----------
     spent : PrivacyLoss
-        What the most charged block has spent; for the unit ``user`` see `most_of_one_user`.
+        What the most charged block has spent.
     total : PrivacyLoss
         What all windows cost together.
 
@@ -175,24 +175,10 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     LedgerMismatch
     """
     if not spent.fits(wanted.capacity) or (wanted.total is not None and not total.fits(wanted.total)):
-        whose = "somebody may have spent" if wanted.unit == "user" else "it has spent"
         raise LedgerMismatch(
-            f"{location}, stream {wanted.stream!r}: {whose} {spent} already, but the configuration says "
+            f"{location}, stream {wanted.stream!r}: it has spent {spent} already, but the configuration says "
             f"{_cap(wanted)}: a cap cannot be lowered below what is spent; raise `budget`, or declare fewer keys"
         )
-
-
-def most_of_one_user(costs: Mapping[PrivacyLoss, int], capacity: PrivacyLoss) -> PrivacyLoss:
-    """Bound what any one user has spent, from public numbers: how often windows had each cost, and the filter's cap.
-
-    A filter admits a user while there is room. So of windows that all cost the same a user has paid for as many as fit.
-    """
-    if len(costs) == 1:
-        [(cost, times)] = costs.items()
-        fits = [most // part for part, most in zip(cost.parts, capacity.parts, strict=True) if part]
-        return cost * min([times, *fits])
-    rho, delta = (sum(cost.parts[i] * times for cost, times in costs.items()) for i in (0, 1))
-    return PrivacyLoss(min(rho, capacity.rho_nano), min(delta, capacity.delta_femto))
 
 
 def folded_name(stream: str) -> str:

@@ -32,7 +32,7 @@ SLICES = 10
 _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
     "stream": "one filter for the whole stream",
-    "user": "every user has a filter; here that of a user present in every window",
+    "user": "one filter for the whole stream: that of a user present in every window",
     "device": "every device has a filter of its own, for losses per unit of distance; here the most charged one",
     TOTAL_BLOCK: "the total, on top: one filter on the plain sum over all windows",
 }
@@ -312,7 +312,7 @@ class Report:
         ]
         is_part = self.terms.stream != self.terms.root and self.terms.group is None
         if '"key_budgets":"shared"' in self.terms.specification and is_part:
-            elsewhere = f"users' filters for all keys are those of stream {self.terms.root!r}; nothing is charged here"
+            elsewhere = f"the filter for all keys is that of stream {self.terms.root!r}; nothing is charged here"
             lines[1:] = [ReportRow("", elsewhere)]
         elif self.terms.group is not None:
             text = (
@@ -462,11 +462,7 @@ def _delta_of(guarantee: PrivacyLoss, delta: float | None) -> float:
 
 
 def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
-    """Collect a ledger's terms, report and rows for programs, to be written by `to_json`.
-
-    The bodies of charges and the blocks of refunds are left out: for the unit ``user`` they are digests of the users'
-    budgets, and a digest that changes reveals that a user was present.
-    """
+    """Collect a ledger's terms, report and rows for programs, to be written by `to_json`."""
     terms = reader.terms
     rows = []
     for row in reader.rows():

@@ -295,7 +295,7 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
 
 
 def _parts(job: Job) -> list[Terms]:
-    """List the streams of all keys, after the one that holds users' filters for all of them."""
+    """List the streams of all keys, after the one that holds the filter for all of them."""
     own = [job.terms] if job.keys_chosen is not None or not job.has_keys else []
     own += [] if job.finder is None else [job.finder.job.terms]
     return own + [job.part(key).terms for key in job.keys]
@@ -422,7 +422,7 @@ def _ledger_server(checkup: Checkup, url: str, stream: str) -> set[str] | None:
                     "ledger", f"{location} may not be made by this login", "grant it CREATE on the database"
                 )
             return None
-        tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "users", "leases")]
+        tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "leases")]
         rights = "SELECT has_table_privilege(%s, 'SELECT') AND has_table_privilege(%s, 'INSERT')"
         if not all(ask(rights, table, table) for table in tables):
             checkup.problem("ledger", f"{location} may not be used by this login", "grant it the schema and its tables")

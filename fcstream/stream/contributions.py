@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,7 +19,6 @@ _LARGE = 2**61
 """A sum of this size is continued in Python integers."""
 _TOGETHER = rows_within(MAX_COORDINATE) // 2
 """Records that are added at a time: a sum below `_LARGE` then stays below 2**62, all of one user too."""
-_FRESH_KEYS = 4096
 T = TypeVar("T")
 
 
@@ -30,11 +29,11 @@ def user_key(salt: bytes, name: str) -> bytes:
 
 
 class UserWindows(Generic[T]):
-    """Something of the users of each open window; of a flooded window, which holds too many users, their keys only.
+    """Something of the users of each open window; of a flooded window, which has too many users, nothing.
 
     Privacy
     -------
-    NOT private. A flooded window keeps 16 bytes a user, since all of them pay for its refusal.
+    NOT private.
 
     Source
     ------
@@ -43,7 +42,7 @@ class UserWindows(Generic[T]):
 
     def __init__(self) -> None:
         self._windows: dict[int, T] = {}
-        self._flooded: dict[int, UserKeys] = {}
+        self._flooded: set[int] = set()
 
     def names(self, window: int) -> Collection[str]:
         """Return the names of a window's users, if it is not flooded."""
@@ -58,24 +57,15 @@ class UserWindows(Generic[T]):
         """Return how many users of a window are kept with more than their keys."""
         return len(self.names(window))
 
-    def flood(self, window: int, salt: bytes) -> None:
-        """Drop what is kept of a window, now and later, but the keys of its users."""
-        names = self.names(window)
+    def flood(self, window: int) -> None:
+        """Drop what is kept of a window, now and later."""
         self._windows.pop(window, None)
-        self._flooded[window] = UserKeys(salt)
-        self._flooded[window].add(names)
-
-    def is_flooded(self, window: int, names: NDArray[np.object_]) -> bool:
-        """Tell whether a window is flooded; then only the keys of the users of these new records (m,) are noted."""
-        if window in self._flooded:
-            self._flooded[window].add(names.tolist())
-        return window in self._flooded
+        self._flooded.add(window)
 
     def forget_before(self, window: int) -> None:
         """Drop the records of earlier windows."""
-        for held in (self._windows, self._flooded):
-            for old in [index for index in held if index < window]:
-                del held[old]
+        self._windows = {index: held for index, held in self._windows.items() if index >= window}
+        self._flooded = {index for index in self._flooded if index >= window}
 
 
 class UserPoints(UserWindows["_Open"]):
@@ -92,8 +82,7 @@ class UserPoints(UserWindows["_Open"]):
     Privacy
     -------
     A user's point is a function of that user's records alone. It does not depend on the order in which records are
-    read, which other users' traffic may change. Nothing here depends on budgets: users without budget are left out when
-    the window closes, all at the same moment.
+    read, which other users' traffic may change.
 
     Complexity
     ----------
@@ -118,7 +107,7 @@ class UserPoints(UserWindows["_Open"]):
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
     ) -> None:
         """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
-        if len(names) == 0 or self.is_flooded(window, names):
+        if len(names) == 0 or window in self._flooded:
             return
         held = self._windows.setdefault(window, _Open(self.dimension))
         slots = held.slots
@@ -132,7 +121,7 @@ class UserPoints(UserWindows["_Open"]):
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
         """Return the keys (n,) of a window's users, ascending, and their points (n, d), None if it was flooded."""
         if window in self._flooded:
-            return self._flooded[window].all(), None
+            return np.empty(0, f"S{KEY_BYTES}"), None
         held = self._windows.get(window)
         if held is None:
             return np.empty(0, f"S{KEY_BYTES}"), np.empty((0, self.dimension))
@@ -159,40 +148,10 @@ class UserPoints(UserWindows["_Open"]):
         wide: dict[int, list[int]],
     ) -> None:
         """Import a whole window that another instance exported, replacing any records of that window."""
-        self._flooded.pop(window, None)
+        self._flooded.discard(window)
         held = self._windows[window] = _Open(self.dimension)
         held.slots = {name: i for i, name in enumerate(names)}
         held.sums, held.counts, held.times, held.wide = sums, counts, np.zeros(len(names), np.int64), wide
-
-
-class UserKeys:
-    """The keys of the users of one flooded window.
-
-    Privacy
-    -------
-    NOT private.
-
-    Source
-    ------
-    Specification 8.3, 10.2; ours.
-    """
-
-    def __init__(self, salt: bytes) -> None:
-        self._salt = salt
-        self._known = np.empty(0, f"S{KEY_BYTES}")
-        self._fresh: set[bytes] = set()
-
-    def add(self, names: Iterable[str]) -> None:
-        self._fresh.update(user_key(self._salt, name) for name in names)
-        if len(self._fresh) > max(_FRESH_KEYS, len(self._known)):
-            self.all()
-
-    def all(self) -> NDArray[np.bytes_]:
-        """Return the keys, ascending and distinct."""
-        fresh = np.frombuffer(b"".join(self._fresh), f"S{KEY_BYTES}")
-        self._known = np.union1d(self._known, fresh)
-        self._fresh = set()
-        return self._known
 
 
 class _Open:

@@ -79,7 +79,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.object_]
     ) -> None:
         """Add records of one window: names (m,) of str, event times (m,), texts (m,)."""
-        if len(names) == 0 or self.is_flooded(window, names):
+        if len(names) == 0 or window in self._flooded:
             return
         users = self._windows.setdefault(window, {})
         begin, at = hashlib.blake2b(digest_size=16, key=self._salt).copy, _stamp(window)
@@ -97,7 +97,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.object_] | None]:
         """Return the keys (n,) of a window's users, ascending, and a tuple of texts (n,) of each, None if flooded."""
         if window in self._flooded:
-            return self._flooded[window].all(), None
+            return np.empty(0, f"S{KEY_BYTES}"), None
         users, skip = self._windows.get(window, {}), len(_stamp(window))
         if salt == self._salt:
             found = b"".join(chosen.prefix[skip:] for chosen in users.values())
@@ -117,7 +117,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
 
     def enter(self, window: int, names: list[str], texts: list[tuple[str, ...]]) -> None:
         """Import a whole window that another instance exported, replacing any records of that window."""
-        self._flooded.pop(window, None)
+        self._flooded.discard(window)
         self._windows.pop(window, None)
         each = [name for name, own in zip(names, texts, strict=True) for _ in own]
         self.add(window, as_objects(each), np.zeros(len(each), np.int64), as_objects([t for own in texts for t in own]))

@@ -714,8 +714,8 @@ FAULTS = [
     Fault(
         "the last pane of a window is not charged",
         "engine/closing.py",
-        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)",
-        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks[: max(1, len(blocks) - 1)], users)",
+        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks)",
+        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks[: max(1, len(blocks) - 1)])",
         (f"{STREAM}_fault_a_pane_that_is_not_charged",),
     ),
     Fault(
@@ -728,8 +728,8 @@ FAULTS = [
     Fault(
         "a second answer's refund, chosen by its value",
         "ledgers/sqlite/ledger.py",
-        "if found is not None and (found.draws > 1 or (",
-        "if found is not None and (found.draws > 2 or (",
+        "if found is not None and found.draws > 1:",
+        "if found is not None and found.draws > 2:",
         ("unit/ledgers/test_ledgers.py::TestSQLite",),
     ),
     Fault(
@@ -740,18 +740,11 @@ FAULTS = [
         ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
     ),
     Fault(
-        "users whom another stream of the group has used up",
-        "ledgers/user_budgets.py",
-        "    for entries in map(_read, (buckets, *elsewhere)):\n",
-        "    for entries in map(_read, (buckets,)):\n",
-        ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
-    ),
-    Fault(
-        "everybody has room again after a group has left somebody out",
-        "ledgers/groups.py",
-        "        is_open = block != USER_BLOCK or not self.leaves_out\n",
-        "        is_open = True\n",
-        ("unit/ledgers/test_groups.py::test_charges_and_refunds_agree_with_one_number_for_each_filter",),
+        "users who count under all of their keys and pay for some",
+        "engine/shared_users.py",
+        "        return np.isin(keys, decision.counted[key])\n",
+        "        return np.ones(len(keys), np.bool_)\n",
+        ("unit/engine/test_shared_users.py::test_counts_under_all_keys_add_up_to_what_users_paid_for",),
     ),
     Fault(
         "a user under one key too many",

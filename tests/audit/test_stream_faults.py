@@ -185,8 +185,8 @@ def panes_in_the_red(engine, answers):
 def test_fault_a_pane_that_is_not_charged(release, fault, monkeypatch):
     real = closing_module.request
 
-    def forgetful(job, window, loss, users):
-        request = real(job, window, loss, users)
+    def forgetful(job, window, loss):
+        request = real(job, window, loss)
         return dataclasses.replace(request, blocks=request.blocks[:-1] if window.index == 2 else request.blocks)
 
     if fault:
@@ -247,20 +247,13 @@ def test_fault_a_clock_made_of_timestamps(clock, fault, monkeypatch):
 
 @pytest.mark.parametrize("fault", [False, True])
 def test_fault_a_window_of_users_that_charges_no_public_block(fault, monkeypatch):
-    import fcstream.ledgers.user_budgets as module
-
-    ask, charge = closing_module.request, module.charge
+    ask = closing_module.request
 
     def forgetful(*arguments):
         return dataclasses.replace(ask(*arguments), blocks=())
 
-    def generous(*arguments):
-        changed, admitted = charge(*arguments)
-        return changed, np.ones_like(admitted)
-
     if fault:
         monkeypatch.setattr(closing_module, "request", forgetful)
-        monkeypatch.setattr(module, "charge", generous)
     base, extra, shape = user_stream("first", 10, 1, COUNT)
     assert holds(audit(base, extra, evidence_of_users(10, 1), 300, **shape), 0.25) == (not fault)
     shape = {**shape, "release": {**COUNT, "rho": 500.0}, "budget": {"rho": 500.0}}

@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.ledgers import open_reader
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
 CAP = PrivacyLoss.cap(1, "1e-6")
@@ -23,13 +21,12 @@ def body(index, reason=None):
     return json.dumps({"status": "refused" if reason else "released", "reason": reason, "window": index}).encode()
 
 
-def fill(path, unit="stream", windows=25, loss=LOSS, total=None, refunds=(), users=3, cap=CAP):
+def fill(path, unit="stream", windows=25, loss=LOSS, total=None, refunds=(), cap=CAP):
     """A closed ledger; every window asks for `loss`, those in `refunds` give `REFUND` back."""
     ledger = SQLiteLedger(str(path), Terms("t", unit, cap, "specification", total))
-    names = np.sort(np.array([user_key(ledger.salt, str(k)) for k in range(users)], "S16"))
     for i in range(windows):
-        blocks, keys = ((), names) if unit == "user" else (BLOCKS[unit](i), None)
-        granted = ledger.charge([Request(window(i), loss, blocks, keys)])[0].charge is not None
+        blocks = ("user",) if unit == "user" else BLOCKS[unit](i)
+        granted = ledger.charge([Request(window(i), loss, blocks)])[0].charge is not None
         back = REFUND if granted and i in refunds else NOTHING
         ledger.seal([SealedRelease(window(i), body(i, None if granted else "budget_exhausted"), back)])
         ledger.acknowledge([window(i)])

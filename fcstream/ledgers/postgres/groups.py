@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...accounting.losses import PrivacyLoss
-from .. import user_budgets
 from ..base import Terms, WindowKey
-from ..groups import NOWHERE, SHARED_BLOCKS, Elsewhere, check_sums, check_users
+from ..groups import NOWHERE, SHARED_BLOCKS, Elsewhere, check_sums
 from .connection import Connection
-from .users import read_buckets
 
 
 class GroupTables:
@@ -44,17 +42,13 @@ class GroupTables:
         """List the names of all streams of the group, retired ones included."""
         return [str(name) for (name,) in self._do("SELECT {schema}.group_members(%s::text)", self._terms.group)]
 
-    def elsewhere(self, stream: str, buckets: list[int] | None = None) -> Elsewhere:
-        """Read what the streams of the group but one have spent, also of some buckets of users."""
+    def elsewhere(self, stream: str) -> Elsewhere:
+        """Read what the streams of the group but one have spent."""
         if self._terms.group is None:
             return NOWHERE
         query = "SELECT * FROM {schema}.spent_elsewhere(%s::text, %s::text)"
-        rows = self._do(query, stream, self._terms.group).fetchall()
-        blocks = {block: PrivacyLoss(rho, delta) for block, rho, delta, _ in rows}
-        leaves_out = self._terms.unit == "user" and any(row[-1] for row in rows)
-        others = [name for name in self.members() if name != stream] if buckets else []
-        held = [self._buckets(name, buckets) for name in others]
-        return Elsewhere(blocks, held, leaves_out)
+        rows = self._do(query, stream, self._terms.group)
+        return Elsewhere({block: PrivacyLoss(rho, delta) for block, rho, delta in rows})
 
     def has_window(self, window: WindowKey) -> bool:
         """Tell whether this stream's window was charged or sealed."""
@@ -71,7 +65,7 @@ class GroupTables:
         """Write a charge that was found to fit; returns the last row of the stream's journal and its link."""
         query = (
             "SELECT last_seq, last_chain FROM {schema}.charge_in_group(%s::text, %s::bigint, %b::bytea, %b::bytea, "
-            "%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::text[], %b::bytea)"
+            "%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::text[])"
         )
         seq, chain = self._do(query, *charge).fetchone()
         return int(seq), bytes(chain)
@@ -85,12 +79,7 @@ class GroupTables:
         """
         if self._terms.group is None:
             return
-        members = self.members()
-        check_sums(self._location, self._terms, map(self.blocks, members))
-        check_users(self._location, self._terms, [self._buckets(name, None) for name in members])
-
-    def _buckets(self, stream: str, names: list[int] | None) -> user_budgets.CheckedBuckets:
-        return read_buckets(self._db, self._schema, self._location, stream, names)
+        check_sums(self._location, self._terms, map(self.blocks, self.members()))
 
     def _do(self, query: str, *values: object) -> Any:
         return self._db.execute(query.replace("{schema}", self._schema).encode(), values, binary=True)

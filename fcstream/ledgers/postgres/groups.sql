@@ -10,27 +10,20 @@ LANGUAGE sql STABLE SET enable_seqscan = off AS $body$
     ORDER BY s.stream
 $body$;
 
--- What the streams of a group but one have spent of the blocks that they share, and whether any stream of it, this one
--- included, has charged a window beside the block of a user present everywhere.
+-- What the streams of a group but one have spent of the blocks that they share.
 CREATE OR REPLACE FUNCTION {schema}.spent_elsewhere(name text, wanted text)
-RETURNS TABLE (block text, rho bigint, delta bigint, leaves_out boolean)
+RETURNS TABLE (block text, rho bigint, delta bigint)
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
     members text[] := ARRAY(SELECT {schema}.group_members(wanted));
     wrong text;
-    is_out boolean;
 BEGIN
     SELECT k.stream || ', block ' || k.block INTO wrong FROM {schema}.blocks k
     WHERE k.stream = ANY (members) AND k.mark <> {schema}.block_mark(k.block, k.rho, k.delta) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% disagrees with the mark beside it', wrong USING ERRCODE = 'ZF002';
     END IF;
-    SELECT coalesce(bool_or('user' <> ALL (string_to_array(c.blocks, ','))), false) INTO is_out
-    FROM unnest(members) AS m (stream) CROSS JOIN LATERAL (
-        SELECT j.blocks FROM {schema}.journal j WHERE j.stream = m.stream AND j.kind = 'charge'
-        ORDER BY j.seq DESC LIMIT 1
-    ) c;
-    RETURN QUERY SELECT b.block, coalesce(sum(k.rho), 0)::bigint, coalesce(sum(k.delta), 0)::bigint, is_out
+    RETURN QUERY SELECT b.block, coalesce(sum(k.rho), 0)::bigint, coalesce(sum(k.delta), 0)::bigint
     FROM unnest(ARRAY['stream', 'user', 'total']) AS b (block)
     LEFT JOIN {schema}.blocks k ON k.block = b.block AND k.stream = ANY (members) AND k.stream <> name
     GROUP BY b.block;
@@ -40,7 +33,7 @@ $body$;
 -- Write a charge that was found to fit beside the other streams of the group, under the group's lock and the stream's.
 CREATE OR REPLACE FUNCTION {schema}.charge_in_group(
     name text, seen_seq bigint, seen_chain bytea, token bytea,
-    opens bigint, closes bigint, cost_rho bigint, cost_delta bigint, names text[], digest bytea,
+    opens bigint, closes bigint, cost_rho bigint, cost_delta bigint, names text[],
     OUT spent_rho bigint, OUT spent_delta bigint, OUT last_seq bigint, OUT last_chain bytea
 )
 LANGUAGE plpgsql SET enable_seqscan = off AS $body$
@@ -73,10 +66,9 @@ BEGIN
     INSERT INTO {schema}.windows SELECT known.*;
     SELECT b.marks, b.rho, b.delta INTO marked, spent_rho, spent_delta FROM {schema}.read_blocks(name, names) b;
     head.digest := {schema}.turn({schema}.turn(head.digest, before, known.mark), 0, marked);
-    head.users := coalesce(digest, head.users);
     head.seq := head.seq + 1;
     head.chain := {schema}.append(
-        name, head.seq, head.chain, 'charge', opens, closes, cost_rho, cost_delta, known.blocks, coalesce(digest, ''));
+        name, head.seq, head.chain, 'charge', opens, closes, cost_rho, cost_delta, known.blocks, '');
     PERFORM {schema}.save(head);
     last_seq := head.seq;
     last_chain := head.chain;

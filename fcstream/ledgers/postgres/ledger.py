@@ -25,16 +25,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
 from ...runtime.undo import on_error
-from .. import hash_chain, user_budgets
+from .. import hash_chain
 from ..base import TOTAL_BLOCK, ChargeResult, EpochState, Request, Row, SealedRelease, Terms, WindowKey, grant
-from ..groups import Elsewhere, blocks_to_charge, public_spent
+from ..groups import blocks_to_charge, public_spent
 from . import statements
 from .connection import (
     PATIENCE,
@@ -63,7 +60,6 @@ from .tables import (
     one,
     stream_names,
 )
-from .users import read_buckets, store_buckets
 
 T = TypeVar("T")
 
@@ -133,8 +129,8 @@ class PostgresLedger:
 
     @property
     def place(self) -> object:
-        """See `JointLedger`; streams whose users are charged share none, since their budgets are read first."""
-        return self if self.terms.unit == "user" or self.terms.group is not None else self._session.line
+        """See `JointLedger`; streams of a group share none, since what the others have spent is read first."""
+        return self if self.terms.group is not None else self._session.line
 
     # -- the contract ------------------------------------------------------------------------------------------------
 
@@ -146,16 +142,16 @@ class PostgresLedger:
         calls: Sequence[tuple[PostgresLedger, Sequence[Request]]],
         acknowledged: Sequence[tuple[PostgresLedger, Sequence[WindowKey]]] = (),
     ) -> list[list[ChargeResult]]:
-        """See `JointLedger`; one statement, unless users or groups are charged."""
+        """See `JointLedger`; one statement, unless a group is charged."""
         asked = {ledger: each for ledger, each in calls if each}
         told = {ledger: each for ledger, each in acknowledged if each}
         ledgers = [*asked, *(ledger for ledger in told if ledger not in asked)]
         if not ledgers:
             return [[] for _ in calls]
         first, token = ledgers[0], ledgers[0]._token()
-        if first.place is first and asked:  # users or groups; of one stream
+        if first.terms.group is not None and asked:  # of one stream
             first.acknowledge_together(acknowledged)
-            found, first._seen = first._change(lambda db: first._charge_with_others(db, asked[first], token))
+            found, first._seen = first._change(lambda db: first._charge_in_group(db, asked[first], token))
             return [found]
 
         def work(db: Connection) -> list[list[ChargeRow]]:
@@ -167,7 +163,7 @@ class PostgresLedger:
             if mine:
                 ledger._seen = mine[-1].seq, mine[-1].chain
         return [
-            [ledger._charge_result(request, row, None) for request, row in zip(each, rows.get(ledger, ()), strict=True)]
+            [ledger._charge_result(request, row) for request, row in zip(each, rows.get(ledger, ()), strict=True)]
             for ledger, each in calls
         ]
 
@@ -181,15 +177,12 @@ class PostgresLedger:
     def seal_together(
         calls: Sequence[tuple[PostgresLedger, Sequence[SealedRelease], Sequence[EpochState]]],
     ) -> None:
-        """See `JointLedger`; one statement, unless users are refunded or states are left."""
+        """See `JointLedger`; one statement, unless states are left."""
         calls = [call for call in calls if call[1]]
         if not calls:
             return
         ledgers, answers = [call[0] for call in calls], [call[1] for call in calls]
         first, token, has_states = ledgers[0], ledgers[0]._token(), any(states for _, _, states in calls)
-        if first.terms.unit == "user" and not has_states and any(a.refund != PrivacyLoss() for a in answers[0]):
-            first._seen = first._change(lambda db: first._seal_each(db, answers[0], token))
-            return
 
         def work(db: Connection) -> list[tuple[int, int, bytes]]:
             held = first._states(db)
@@ -312,8 +305,6 @@ class PostgresLedger:
         rows = self._read_rows("SELECT state, count(*) FROM {schema}.windows WHERE stream = %s GROUP BY state")
         states = {str(state): int(number) for state, number in rows}
         states["blocks"] = self._read_rows("SELECT count(*) FROM {schema}.blocks WHERE stream = %s")[0][0]
-        size = self._read_rows("SELECT coalesce(sum(length(body)), 0) FROM {schema}.users WHERE stream = %s")[0][0]
-        states["users"] = int(size) // user_budgets.ENTRY_BYTES
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
@@ -391,46 +382,6 @@ class PostgresLedger:
     def _last_row(self) -> SeenStream:
         return SeenStream(self.terms.stream, *self._seen)
 
-    def _charge(self, db: Connection, request: Request, token: bytes, digest: bytes | None) -> ChargeRow:
-        return statements.charge(db, self._schema, token, [self._last_row], [[request]], digest=digest)[0][0]
-
-    def _charge_with_others(
-        self, db: Connection, requests: Sequence[Request], token: bytes
-    ) -> tuple[list[ChargeResult], tuple[int, bytes]]:
-        """Charge requests whose users, or whose group, are charged too; also returns the last row of the journal."""
-        if self.terms.group is not None:
-            return self._charge_in_group(db, requests, token)
-        answered = self._charge_each(db, requests, token)
-        results = [
-            self._charge_result(request, row, admitted)
-            for request, (row, admitted) in zip(requests, answered, strict=True)
-        ]
-        return results, (answered[-1][0].seq, answered[-1][0].chain)
-
-    def _charge_each(
-        self, db: Connection, requests: Sequence[Request], token: bytes
-    ) -> list[tuple[ChargeRow, NDArray[np.bool_] | None]]:
-        """Charge requests with users one after the other, in one transaction."""
-        answered: list[tuple[ChargeRow, NDArray[np.bool_] | None]] = []
-        with db.transaction():
-            for index, request in enumerate(requests):
-                part_token = token + index.to_bytes(4, "big")
-                if request.users is None:
-                    answered.append((self._charge(db, request, part_token, None), None))
-                    continue
-                total = self._lock_users(db)
-                held = self._buckets(db, user_budgets.buckets_of(request.users))
-                opens, capacity = request.window.open_ms, self.terms.capacity
-                changed, admitted = user_budgets.charge(held, request.users, request.loss, capacity, opens)
-                marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-                row = self._charge(db, request, part_token, user_budgets.redigest(total, held, marks))
-                if row.outcome == "charged":
-                    self._store_users(db, changed, marks)
-                else:
-                    admitted = user_budgets.charged(held, request.users, opens)
-                answered.append((row, admitted))
-        return answered
-
     def _charge_in_group(
         self, db: Connection, requests: Sequence[Request], token: bytes
     ) -> tuple[list[ChargeResult], tuple[int, bytes]]:
@@ -445,35 +396,25 @@ class PostgresLedger:
 
     def _charge_shared(self, db: Connection, request: Request, token: bytes) -> tuple[ChargeResult, tuple[int, bytes]]:
         """Charge one request under the group's lock; also returns the last row of the journal and its link."""
-        window, loss, users = request.window, request.loss, request.users
-        digest, terms = self._lock_users(db), self.terms
-        names = None if users is None else user_budgets.buckets_of(users)
-        held = user_budgets.CheckedBuckets() if names is None else self._buckets(db, names)
-        elsewhere = self._group(db).elsewhere(terms.stream, names)
+        window, loss, terms = request.window, request.loss, self.terms
+        self._lock(db)
+        elsewhere = self._group(db).elsewhere(terms.stream)
         if self._group(db).has_window(window):
-            row = self._charge(db, request, token, None if users is None else digest)
-            admitted = None if users is None else user_budgets.charged(held, users, window.open_ms)
-            result = self._charge_result(request, row, admitted)
+            row = statements.charge(db, self._schema, token, [self._last_row], [[request]])[0][0]
+            result = self._charge_result(request, row)
             return replace(result, spent=result.spent + public_spent(request, {}, elsewhere)), (row.seq, row.chain)
         own = self._group(db).blocks(terms.stream)
         blocks, refusal = blocks_to_charge(terms, request, own, elsewhere)
         if refusal is not None:
             return ChargeResult(window, public_spent(request, own, elsewhere), refusal=refusal), self._seen
-        changed, marks, admitted = dict[int, bytes](), dict[int, bytes](), None
-        if users is not None:
-            changed, admitted = user_budgets.charge(held, users, loss, terms.capacity, window.open_ms, elsewhere.users)
-            marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-        after = None if users is None else user_budgets.redigest(digest, held, marks)
-        values = (terms.stream, *self._seen, token, *window, *loss.parts, texts(blocks), after)
-        seen = self._group(db).write(values)
-        self._store_users(db, changed, marks)
+        seen = self._group(db).write((terms.stream, *self._seen, token, *window, *loss.parts, texts(blocks)))
         own |= {block: own.get(block, PrivacyLoss()) + loss for block in blocks}
-        return grant(window, loss, public_spent(request, own, elsewhere), admitted), seen
+        return grant(window, loss, public_spent(request, own, elsewhere)), seen
 
     def _group(self, db: Connection) -> GroupTables:
         return GroupTables(db, self._schema, self.location, self.terms)
 
-    def _charge_result(self, request: Request, row: ChargeRow, admitted: NDArray[np.bool_] | None) -> ChargeResult:
+    def _charge_result(self, request: Request, row: ChargeRow) -> ChargeResult:
         window, spent = request.window, PrivacyLoss(row.spent_rho, row.spent_delta)
         if row.outcome == "sealed":
             return ChargeResult(window, spent)
@@ -485,45 +426,11 @@ class PostgresLedger:
         loss = PrivacyLoss(row.rho, row.delta)
         if row.outcome == "interrupted":
             return ChargeResult(window, spent, interrupted=loss)
-        return grant(window, loss, spent, admitted, is_redraw=row.draws > 1)
+        return grant(window, loss, spent, is_redraw=row.draws > 1)
 
-    def _seal_each(self, db: Connection, answers: Sequence[SealedRelease], token: bytes) -> tuple[int, bytes]:
-        """Seal releases whose refunds go to users one after the other, in one transaction."""
-        with db.transaction():
-            for index, answer in enumerate(answers):
-                part_token, digest, changed = token + index.to_bytes(4, "big"), "", dict[int, bytes]()
-                marks = dict[int, bytes]()
-                if answer.refund != PrivacyLoss():
-                    total, held = self._lock_users(db), self._buckets(db, None)
-                    changed = user_budgets.refund(held, answer.refund, answer.window.open_ms)
-                    marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-                    digest = user_budgets.redigest(total, held, marks).hex()
-                (done,) = statements.seal(db, self._schema, part_token, [self._last_row], [[answer]], digest)
-                refunded, seq, chain = done
-                if refunded:
-                    self._store_users(db, changed, marks)
-        return seq, chain
-
-    def _lock_users(self, db: Connection) -> bytes:
-        """Lock the stream and return the digest of its users' budgets."""
-        query = self._sql("SELECT users FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)")
-        return bytes(one(db, query, self._last_row)[0])
-
-    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        names = user_budgets.buckets_of(keys)
-
-        def look(db: Connection) -> tuple[user_budgets.CheckedBuckets, Elsewhere]:
-            self._check_seen(db)
-            return self._buckets(db, names), self._group(db).elsewhere(self._stream, names)
-
-        held, elsewhere = self._session.run(look)
-        return user_budgets.has_room(held, keys, loss, self.terms.capacity, elsewhere.users)
-
-    def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.CheckedBuckets:
-        return read_buckets(db, self._schema, self.location, self.terms.stream, names)
-
-    def _store_users(self, db: Connection, changed: dict[int, bytes], marks: dict[int, bytes]) -> None:
-        store_buckets(db, self._schema, self.terms.stream, changed, marks)
+    def _lock(self, db: Connection) -> None:
+        """Lock the stream, whose journal must be as it was last seen."""
+        one(db, self._sql("SELECT seq FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)"), self._last_row)
 
     def _token(self) -> bytes:
         self._calls += 1
@@ -560,10 +467,6 @@ class PostgresLedger:
             for *row, chain in self._scan(db, f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
                 replay.follow(Row(*row), chain)
             found = self._tables(db).open(self._stream)
-            root = None
-            held = self._scan(db, "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s ORDER BY bucket")
-            if self.terms.unit == "user":
-                root = user_budgets.audit(self.location, held, found.terms.capacity)
             windows = self._scan(
                 db, f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s ORDER BY open_ms, close_ms"
             )
@@ -571,7 +474,6 @@ class PostgresLedger:
                 found.terms,
                 ((opens, closes, tuple(state)) for opens, closes, *state, _ in windows),
                 self._scan(db, "SELECT block, rho, delta FROM {schema}.blocks WHERE stream = %s ORDER BY block"),
-                root,
                 dict(self._scan(db, "SELECT key, value FROM {schema}.settings WHERE stream = %s")),
             )
             self._tables(db).check(self._stream)

@@ -1,6 +1,6 @@
--- Schema version 4 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
+-- Schema version 5 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
 --
--- `journal` is append-only and chained by hashes; `windows`, `blocks`, `users` and `settings` are its running summary.
+-- `journal` is append-only and chained by hashes; `windows`, `blocks` and `settings` are its running summary.
 -- Every row of the summary has a mark, a hash of its columns, that is checked whenever the row is read; the head in
 -- `streams` holds the sum of all marks (see journal.py). Whoever changes a stream locks its row of `streams` first, so
 -- that its chain stays linear whoever writes.
@@ -24,7 +24,6 @@ CREATE TABLE {schema}.streams (
     seq bigint NOT NULL,            -- last row of the journal
     chain bytea NOT NULL,           -- and its link
     digest bigint NOT NULL,         -- sum of the marks of windows, blocks and settings, modulo 2^60
-    users bytea NOT NULL,           -- digest of the users' budgets
     mark bigint NOT NULL
 ) WITH (fillfactor = 10);     -- hot rows: room for new versions on their page
 
@@ -66,15 +65,6 @@ CREATE TABLE {schema}.blocks (
     mark bigint NOT NULL,
     PRIMARY KEY (stream, block)
 ) WITH (fillfactor = 50);
-
-CREATE TABLE {schema}.users (
-    stream text COLLATE "C" NOT NULL,
-    bucket integer NOT NULL,
-    body bytea NOT NULL,
-    mark bytea NOT NULL,
-    PRIMARY KEY (stream, bucket)
-);
-ALTER TABLE {schema}.users ALTER COLUMN body SET STORAGE EXTERNAL;  -- hashes do not compress
 
 -- Which process answers a stream, and until when by this server's clock.
 CREATE TABLE {schema}.leases (
@@ -146,7 +136,7 @@ $body$;
 CREATE FUNCTION {schema}.head_mark(s {schema}.streams) RETURNS bigint LANGUAGE sql AS $body$
     SELECT {schema}.mark(concat_ws(
         '|', 'h', s.retired, s.capacity_rho, s.capacity_delta, coalesce(s.total_rho, -1), coalesce(s.total_delta, -1),
-        s.terms_seq, encode(s.salt, 'hex'), s.seq, encode(s.chain, 'hex'), s.digest, encode(s.users, 'hex')))
+        s.terms_seq, encode(s.salt, 'hex'), s.seq, encode(s.chain, 'hex'), s.digest))
 $body$;
 
 -- A sum of marks after a row took another's place.
@@ -246,7 +236,7 @@ CREATE FUNCTION {schema}.save(head {schema}.streams) RETURNS void
 LANGUAGE plpgsql AS $body$
 BEGIN
     UPDATE {schema}.streams s
-    SET seq = head.seq, chain = head.chain, digest = head.digest, users = head.users, terms_seq = head.terms_seq,
+    SET seq = head.seq, chain = head.chain, digest = head.digest, terms_seq = head.terms_seq,
         capacity_rho = head.capacity_rho, capacity_delta = head.capacity_delta, total_rho = head.total_rho,
         total_delta = head.total_delta, retired = head.retired, mark = {schema}.head_mark(head)
     WHERE s.stream = head.stream;
@@ -255,14 +245,14 @@ $body$;
 
 -- Add a stream with row 0 of its journal.
 CREATE FUNCTION {schema}.create_stream(
-    name text, caps bigint[], salt bytea, origin bytea, no_users bytea, about bytea
+    name text, caps bigint[], salt bytea, origin bytea, about bytea
 ) RETURNS void
 LANGUAGE plpgsql AS $body$
 DECLARE
     head {schema}.streams%ROWTYPE;
 BEGIN
     INSERT INTO {schema}.streams VALUES (
-        name, false, caps[1], caps[2], caps[3], caps[4], 0, salt, 0, origin, 0, no_users, 0)
+        name, false, caps[1], caps[2], caps[3], caps[4], 0, salt, 0, origin, 0, 0)
     RETURNING * INTO head;
     head.chain := {schema}.append(name, 0, origin, 'terms', 0, 0, 0, 0, '', about);
     PERFORM {schema}.save(head);
@@ -302,7 +292,6 @@ BEGIN
     UPDATE {schema}.journal s SET stream = later WHERE s.stream = name;
     UPDATE {schema}.windows s SET stream = later WHERE s.stream = name;
     UPDATE {schema}.blocks s SET stream = later WHERE s.stream = name;
-    UPDATE {schema}.users s SET stream = later WHERE s.stream = name;
     UPDATE {schema}.settings s SET stream = later WHERE s.stream = name;
 END
 $body$;
@@ -338,13 +327,12 @@ BEGIN
 END
 $body$;
 
--- Charge windows of one stream in order, after others (`acked`) were acknowledged. `digest`: of the users after they
--- were charged; NULL for other units.
+-- Charge windows of one stream in order, after others (`acked`) were acknowledged.
 -- verdict: charged; again; repeated (by this very call, whose answer was lost); interrupted; refused; sealed.
 CREATE FUNCTION {schema}.charge(
     name text, seen_seq bigint, seen_chain bytea, token bytea,
     acked_opens bigint[], acked_closes bigint[],
-    opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[], digest bytea
+    opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[]
 ) RETURNS TABLE (
     verdict text, draw integer, charged_rho bigint, charged_delta bigint, spent_rho bigint, spent_delta bigint,
     refusing text, refusing_rho bigint, refusing_delta bigint, last_seq bigint, last_chain bytea
@@ -354,7 +342,6 @@ DECLARE
     head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
     known {schema}.windows%ROWTYPE;
     names text[];
-    visible text[];
     mine bytea;
     before bigint := head.seq;
     room_rho bigint;
@@ -363,14 +350,12 @@ DECLARE
     total_room_delta bigint;
     is_paid boolean;
     written integer;
-    touched text[];
     marked bigint;
 BEGIN
     head := {schema}.note_acknowledged(head, acked_opens, acked_closes);
     FOR i IN 1 .. cardinality(opens) LOOP
         mine := token || int4send(i);
         names := string_to_array(block_lists[i], ',');
-        visible := CASE WHEN digest IS NULL THEN names ELSE ARRAY['user'] END;
         refusing := NULL;
         spent_rho := NULL;
         SELECT * INTO known FROM {schema}.windows w
@@ -406,9 +391,8 @@ BEGIN
                 names := names || 'total'::text;
             END IF;
             is_paid := false;
-            touched := CASE WHEN digest IS NULL OR 'user' = ANY (names) THEN names ELSE names || 'user'::text END;
-            SELECT b.marks INTO marked FROM {schema}.read_blocks(name, touched) b;
-            IF cardinality(names) = 1 AND digest IS NULL AND head.total_rho IS NULL THEN
+            SELECT b.marks INTO marked FROM {schema}.read_blocks(name, names) b;
+            IF cardinality(names) = 1 AND head.total_rho IS NULL THEN
                 -- The usual case in one statement; the cap stands in the condition of the update itself.
                 UPDATE {schema}.blocks k SET rho = k.rho + rhos[i], delta = k.delta + deltas[i],
                     mark = {schema}.block_mark(k.block, k.rho + rhos[i], k.delta + deltas[i])
@@ -431,13 +415,6 @@ BEGIN
                 IF FOUND THEN
                     verdict := 'refused';
                 ELSE
-                    -- Somebody with a record in every window; nobody is refused for having no budget left.
-                    IF digest IS NOT NULL AND 'user' <> ALL (names) AND room_rho >= 0 AND room_delta >= 0 AND NOT EXISTS (
-                        SELECT FROM {schema}.blocks k WHERE k.stream = name AND k.block = 'user'
-                        AND (k.rho > room_rho OR k.delta > room_delta)
-                    ) THEN
-                        names := names || 'user'::text;
-                    END IF;
                     INSERT INTO {schema}.blocks AS k
                     SELECT name, b.block, rhos[i], deltas[i], {schema}.block_mark(b.block, rhos[i], deltas[i])
                     FROM unnest(names) AS b (block)
@@ -460,17 +437,16 @@ BEGIN
                 INSERT INTO {schema}.windows SELECT known.*;
                 head.digest := {schema}.turn(head.digest, marked, known.mark);
                 SELECT b.marks, b.rho, b.delta INTO marked, spent_rho, spent_delta
-                FROM {schema}.read_blocks(name, touched) b;
+                FROM {schema}.read_blocks(name, names) b;
                 head.digest := {schema}.turn(head.digest, 0, marked);
-                head.users := coalesce(digest, head.users);
                 head.seq := head.seq + 1;
                 head.chain := {schema}.append(
                     name, head.seq, head.chain, 'charge', opens[i], closes[i], rhos[i], deltas[i],
-                    known.blocks, coalesce(digest, ''));
+                    known.blocks, '');
             END IF;
         END IF;
         IF spent_rho IS NULL THEN
-            SELECT b.rho, b.delta INTO spent_rho, spent_delta FROM {schema}.read_blocks(name, visible) b;
+            SELECT b.rho, b.delta INTO spent_rho, spent_delta FROM {schema}.read_blocks(name, names) b;
         END IF;
         last_seq := head.seq;
         last_chain := head.chain;
@@ -482,14 +458,14 @@ BEGIN
 END
 $body$;
 
--- Seal windows and take refunds back. `digests`: of the users after they were refunded, in hex, or ''.
+-- Seal windows and take refunds back.
 -- `fresh`: how many were sealed; those that this very call had sealed before its answer was lost are left alone.
 -- `refunded`: of how many the refund was taken. It is dropped, and the answer stands, where another process drew under
--- the same charge, because what that one used is not known, or where users were charged for a later window meanwhile,
--- because they know the last one only. Turning the answer away instead would choose among answers by their values.
+-- the same charge, because what that one used is not known. Turning the answer away instead would choose among answers
+-- by their values.
 CREATE FUNCTION {schema}.seal(
     name text, seen_seq bigint, seen_chain bytea, token bytea,
-    opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[], digests text[],
+    opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[],
     OUT fresh integer, OUT refunded integer, OUT last_seq bigint, OUT last_chain bytea
 )
 LANGUAGE plpgsql SET enable_seqscan = off AS $body$
@@ -502,7 +478,6 @@ DECLARE
     names text[];
     refund_rho bigint;
     refund_delta bigint;
-    users_digest text;
     paid integer;
 BEGIN
     fresh := 0;
@@ -527,14 +502,9 @@ BEGIN
         END IF;
         refund_rho := rhos[i];
         refund_delta := deltas[i];
-        users_digest := digests[i];
-        IF known.draws > 1 OR (users_digest <> '' AND (opens[i], closes[i]) <> (
-            SELECT j.open_ms, j.close_ms FROM {schema}.journal j
-            WHERE j.stream = name AND j.kind = 'charge' ORDER BY j.seq DESC LIMIT 1
-        )) THEN
+        IF known.draws > 1 THEN
             refund_rho := 0;
             refund_delta := 0;
-            users_digest := '';
         END IF;
         IF refund_rho <> 0 OR refund_delta <> 0 THEN
             names := string_to_array(known.blocks, ',');
@@ -549,16 +519,12 @@ BEGIN
             head.digest := {schema}.turn(head.digest, marked, 0);
             SELECT b.marks INTO marked FROM {schema}.read_blocks(name, names) b;
             head.digest := {schema}.turn(head.digest, 0, marked);
-            IF users_digest <> '' THEN
-                head.users := decode(users_digest, 'hex');
-            END IF;
             refunded := refunded + 1;
         END IF;
         fresh := fresh + 1;
         head.seq := head.seq + 1;
         head.chain := {schema}.append(
-            name, head.seq, head.chain, 'seal', opens[i], closes[i], refund_rho, refund_delta,
-            CASE WHEN refund_rho <> 0 OR refund_delta <> 0 THEN users_digest ELSE '' END, bodies[i]);
+            name, head.seq, head.chain, 'seal', opens[i], closes[i], refund_rho, refund_delta, '', bodies[i]);
         old := known.mark;
         known.state := 'sealed';
         known.sealed_seq := head.seq;
@@ -626,9 +592,9 @@ BEGIN
 END
 $body$;
 
--- See `charge`. `digests`: in hex, or ''.
+-- See `charge`.
 CREATE FUNCTION {schema}.charge_streams(
-    names text[], seen_seqs bigint[], seen_chains bytea[], token bytea, digests text[],
+    names text[], seen_seqs bigint[], seen_chains bytea[], token bytea,
     acked_counts integer[], acked_opens bigint[], acked_closes bigint[],
     counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], block_lists text[]
 ) RETURNS TABLE (
@@ -642,8 +608,8 @@ BEGIN
     PERFORM {schema}.lock_streams(names);
     FOR each IN
         SELECT u.*, sum(u.n) OVER (ORDER BY u.place) AS last, sum(u.acked) OVER (ORDER BY u.place) AS last_acked
-        FROM unnest(names, seen_seqs, seen_chains, digests, acked_counts, counts)
-        WITH ORDINALITY AS u (name, seq, chain, digest, acked, n, place) ORDER BY u.place
+        FROM unnest(names, seen_seqs, seen_chains, acked_counts, counts)
+        WITH ORDINALITY AS u (name, seq, chain, acked, n, place) ORDER BY u.place
     LOOP
         RETURN QUERY SELECT * FROM {schema}.charge(
             each.name, each.seq, each.chain, token,
@@ -651,7 +617,7 @@ BEGIN
             acked_closes[each.last_acked - each.acked + 1 : each.last_acked],
             opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
             rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
-            block_lists[each.last - each.n + 1 : each.last], decode(nullif(each.digest, ''), 'hex'));
+            block_lists[each.last - each.n + 1 : each.last]);
     END LOOP;
 END
 $body$;
@@ -659,7 +625,7 @@ $body$;
 -- See `seal`.
 CREATE FUNCTION {schema}.seal_streams(
     names text[], seen_seqs bigint[], seen_chains bytea[], token bytea,
-    counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[], digests text[]
+    counts integer[], opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[]
 ) RETURNS TABLE (refunded integer, last_seq bigint, last_chain bytea)
 LANGUAGE plpgsql AS $body$
 DECLARE
@@ -675,7 +641,7 @@ BEGIN
             each.name, each.seq, each.chain, token,
             opens[each.last - each.n + 1 : each.last], closes[each.last - each.n + 1 : each.last],
             rhos[each.last - each.n + 1 : each.last], deltas[each.last - each.n + 1 : each.last],
-            bodies[each.last - each.n + 1 : each.last], digests[each.last - each.n + 1 : each.last]) s;
+            bodies[each.last - each.n + 1 : each.last]) s;
     END LOOP;
 END
 $body$;

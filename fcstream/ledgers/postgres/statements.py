@@ -40,7 +40,6 @@ def charge(
     streams: Sequence[SeenStream],
     requests: Sequence[Sequence[Request]],
     acknowledged: Sequence[Sequence[WindowKey]] | None = None,
-    digest: bytes | None = None,
 ) -> list[list[ChargeRow]]:
     """Acknowledge windows of each stream, and charge others.
 
@@ -52,18 +51,16 @@ def charge(
         By which a call that is repeated knows its own work.
     requests, acknowledged : sequence of sequences
         For each stream.
-    digest : bytes, optional
-        Of the users' budgets afterwards, if they are those of one stream.
     """
     query = (
-        f"SELECT * FROM {schema}.charge_streams(%s::text[], %s::bigint[], %b::bytea[], %b::bytea, %s::text[], "
+        f"SELECT * FROM {schema}.charge_streams(%s::text[], %s::bigint[], %b::bytea[], %b::bytea, "
         "%s::integer[], %s::bigint[], %s::bigint[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[], "
         "%s::bigint[], %s::text[])"
     )
     told = [()] * len(streams) if acknowledged is None else acknowledged
     flat = [request for each in requests for request in each]
     values = (
-        *(*_seen(streams), token, texts(["" if digest is None else digest.hex()] * len(streams))),
+        *(*_seen(streams), token),
         *(array(map(len, told)), *_windows(window for each in told for window in each)),
         *(array(map(len, requests)), *_windows(request.window for request in flat)),
         *(array(r.loss.rho_nano for r in flat), array(r.loss.delta_femto for r in flat)),
@@ -79,23 +76,21 @@ def seal(
     token: bytes,
     streams: Sequence[SeenStream],
     answers: Sequence[Sequence[SealedRelease]],
-    digest: str = "",
 ) -> list[tuple[int, int, bytes]]:
     """Seal windows of each stream.
 
     Returns for each how many this try refunded (refunds that an earlier try of the same call has made are not counted),
-    the last row of its journal, and the link of that row. `digest`: of the users' budgets afterwards, in hex, if they
-    are refunded; then there is one answer.
+    the last row of its journal, and the link of that row.
     """
     query = (
         f"SELECT * FROM {schema}.seal_streams(%s::text[], %s::bigint[], %b::bytea[], %b::bytea, %s::integer[], "
-        "%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %b::bytea[], %s::text[])"
+        "%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %b::bytea[])"
     )
     flat = [answer for each in answers for answer in each]
     values = (
         *(*_seen(streams), token, array(map(len, answers)), *_windows(answer.window for answer in flat)),
         *(array(a.refund.rho_nano for a in flat), array(a.refund.delta_femto for a in flat)),
-        *([answer.body for answer in flat], texts([digest] * len(flat))),
+        [answer.body for answer in flat],
     )
     return [(refunded, seq, bytes(chain)) for refunded, seq, chain in db.execute(query.encode(), values, binary=True)]
 

@@ -6,7 +6,6 @@ name of the ledger's schema.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
-from .. import hash_chain, user_budgets
+from .. import hash_chain
 from ..base import TOTAL_BLOCK, Row, Terms
 from ..groups import Standing, check_group, has_caps, sum_of, tightened_in_group
 from ..terms_check import (
@@ -23,22 +22,21 @@ from ..terms_check import (
     check_terms,
     folded_name,
     log_tightened,
-    most_of_one_user,
     tell_of_a_new_stream,
     tightened,
 )
 from .connection import Connection, ServerAddress, sql
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
 WINDOW = "w.open_ms, w.close_ms, w.state, w.draws, w.rho, w.delta, w.blocks, w.sealed_seq, w.mark"
 _HEAD = """
-SELECT s.salt, s.seq, s.chain, s.digest, s.users, s.terms_seq, s.retired,
+SELECT s.salt, s.seq, s.chain, s.digest, s.terms_seq, s.retired,
     ARRAY[s.capacity_rho, s.capacity_delta, s.total_rho, s.total_delta], s.mark = {schema}.head_mark(s)
 FROM {schema}.streams s WHERE s.stream = %s
 """
 _SUMS = """
-SELECT ((b.total + w.total + k.total) %% 1152921504606846976)::bigint, coalesce(b.bad, w.bad, k.bad, u.bad)
+SELECT ((b.total + w.total + k.total) %% 1152921504606846976)::bigint, coalesce(b.bad, w.bad, k.bad)
 FROM (SELECT coalesce(sum(mark), 0) AS total,
         'block ' || min(block) FILTER (WHERE mark <> {schema}.block_mark(block, rho, delta)) AS bad
     FROM {schema}.blocks WHERE stream = %(stream)s) b
@@ -48,9 +46,6 @@ CROSS JOIN (SELECT coalesce(sum(w.mark), 0) AS total,
 CROSS JOIN (SELECT coalesce(sum(mark), 0) AS total,
         'setting ' || min(key) FILTER (WHERE mark <> {schema}.mark('s|' || key || '|' || value)) AS bad
     FROM {schema}.settings WHERE stream = %(stream)s) k
-CROSS JOIN (SELECT
-        'bucket of users ' || min(bucket) FILTER (WHERE mark <> sha256(int4send(bucket) || body)) AS bad
-    FROM {schema}.users WHERE stream = %(stream)s) u
 """
 
 
@@ -98,6 +93,11 @@ def check_version(db: Connection, address: ServerAddress) -> None:
     found = db.execute(f"SELECT value FROM {schema}.meta WHERE key = 'schema'".encode()).fetchone()
     if found is None:
         raise LedgerDamaged(f"{address.location(None)} is damaged: meta row 'schema' is missing")
+    if str(found[0]) in map(str, range(1, SCHEMA_VERSION)):
+        raise LedgerMismatch(
+            f"{address.location(None)} is of an earlier version, which kept budgets of single users: take another "
+            "ledger; what both cost somebody adds up"
+        )
     if str(found[0]) != str(SCHEMA_VERSION):
         raise LedgerMismatch(
             f"{address.location(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}: "
@@ -145,9 +145,7 @@ class PostgresTables:
         for found in parts:
             check_terms(self._location, found.terms, terms)
         check_keys_named(self._location, sibling_streams, terms)
-        salt = self._join_group(
-            terms, listed
-        )  # before each stream is looked at alone: filters are those of all together
+        self._join_group(terms, listed)  # before each stream is looked at alone: filters are those of all together
         parts = [self.open(name) for name in sorted(sibling_streams)]
         looser = [found for found in parts if found.terms != tightened(found.terms, terms)]
         for found in looser:
@@ -155,15 +153,15 @@ class PostgresTables:
         if looser:
             log_tightened(self._location, looser[0].terms, terms)
         if terms.stream not in listed:
-            self._create(terms, salt)
+            self._create(terms)
             if not sibling_streams:
                 others = [Standing(self.open(name).terms, is_retired=retired) for name, retired in listed.items()]
                 tell_of_a_new_stream(self._location, terms, others)
 
-    def _join_group(self, terms: Terms, listed: Mapping[str, bool]) -> bytes | None:
-        """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""
+    def _join_group(self, terms: Terms, listed: Mapping[str, bool]) -> None:
+        """Check that the streams of a group agree, and give all of them the stricter caps."""
         if terms.group is None:
-            return None
+            return
         self._db.execute(self._sql(files(__package__).joinpath("groups.sql").read_text()).encode())
         known = {}
         for name, retired in sorted(listed.items()):
@@ -175,11 +173,10 @@ class PostgresTables:
         looser = [each for each in known.values() if not each.is_retired and not has_caps(each.terms, terms)]
         if looser:
             total = sum_of(self._spent_in_all(name) for name in known)
-            check_caps(self._location, terms, self._most_spent(known, looser[0].terms), total)
+            check_caps(self._location, terms, sum_of(most_spent(self._db, self._schema, name) for name in known), total)
         for found in looser:
             log_tightened(self._location, found.terms, terms)
             self._set_terms(found, tightened_in_group(found.terms, terms))
-        return next((found.salt for found in known.values()), None)
 
     def open(self, stream: str, *, lock: bool = False) -> OpenedStream:
         """Read the terms of a stream, and check that its head agrees with its journal.
@@ -191,7 +188,7 @@ class PostgresTables:
         head = self._do(_HEAD + ("FOR UPDATE" if lock else ""), (stream,)).fetchone()
         if head is None:
             raise LedgerMismatch(f"{self._location} does not exist: there is no such stream to look at")
-        salt, seq, chain, _, _, terms_seq, is_retired, caps, is_whole = head
+        salt, seq, chain, _, terms_seq, is_retired, caps, is_whole = head
         rows = {row.seq: row for row in self.linked(stream, [0, terms_seq, seq], salt)}
         if not is_whole or not {0, terms_seq, seq} <= rows.keys() or self._link_at(stream, seq) != chain:
             raise LedgerDamaged(
@@ -213,15 +210,12 @@ class PostgresTables:
         LedgerDamaged
         """
         found = self.open(stream)
-        _, seq, _, digest, digest_of_users, *_ = one(self._db, self._sql(_HEAD), (stream,))
+        _, seq, _, digest, *_ = one(self._db, self._sql(_HEAD), (stream,))
         total, bad = one(self._db, self._sql(_SUMS), {"stream": stream})
         if bad is not None:
             raise LedgerDamaged(f"{self._location} is damaged: {bad} disagrees with the mark beside it")
         if total != digest:
             raise LedgerDamaged(f"{self._location} is damaged: its tables disagree with the head at row {seq}")
-        marks = self._do("SELECT mark FROM {schema}.users WHERE stream = %s", (stream,))
-        if user_budgets.sum_of(mark for (mark,) in marks) != digest_of_users:
-            raise LedgerDamaged(f"{self._location} is damaged: the users' budgets disagree with the head")
         for row in self.linked(stream, range(max(0, seq - hash_chain.TAIL), seq + 1), found.salt):
             seq = row.seq
         query = "SELECT seq, chain FROM {schema}.journal WHERE stream = %s AND kind <> 'acknowledge'"
@@ -242,24 +236,22 @@ class PostgresTables:
                 raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
             yield followed(self._location, columns[:-1], columns[-1] if number else hash_chain.origin(salt))
 
-    def _create(self, terms: Terms, salt: bytes | None) -> None:
+    def _create(self, terms: Terms) -> None:
         if self._do("SELECT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s)", (terms.stream,)).fetchone() == (
             True,
         ):
             raise LedgerDamaged(f"{self._location} is damaged: there is a journal, its row of `streams` is missing")
-        salt = salt or SystemEntropy().words(4).tobytes()
+        salt = SystemEntropy().words(4).tobytes()
         self._do(
-            "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
-            (
-                *(terms.stream, caps_of(terms), salt, hash_chain.origin(salt)),
-                *(user_budgets.NO_USERS, hash_chain.terms_body(terms)),
-            ),
+            "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea)",
+            (terms.stream, caps_of(terms), salt, hash_chain.origin(salt), hash_chain.terms_body(terms)),
         )
 
     def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
         stream = found.terms.stream
-        check_caps(self._location, wanted, self._most_spent([stream], found.terms), self._spent_in_all(stream))
+        spent = most_spent(self._db, self._schema, stream)
+        check_caps(self._location, wanted, spent, self._spent_in_all(stream))
         self._set_terms(found, wanted)
 
     def _set_terms(self, found: OpenedStream, wanted: Terms) -> None:
@@ -274,17 +266,6 @@ class PostgresTables:
         """Return what all windows of a stream have spent of the total."""
         query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
         return PrivacyLoss(*(self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)))
-
-    def _most_spent(self, streams: Iterable[str], terms: Terms) -> PrivacyLoss:
-        """Return a bound of what any block or user of some streams, which share their filters, has spent together."""
-        if terms.unit != "user":
-            return sum_of(most_spent(self._db, self._schema, stream) for stream in streams)
-        costs = Counter[PrivacyLoss]()
-        query = "SELECT rho, delta, count(*) FROM {schema}.windows WHERE stream = %s AND draws > 0 GROUP BY rho, delta"
-        for stream in streams:
-            for rho, delta, times in self._do(query, (stream,)).fetchall():
-                costs[PrivacyLoss(rho, delta)] += times
-        return most_of_one_user(costs, terms.capacity)
 
     def _link_at(self, stream: str, seq: int) -> bytes:
         found = self._do("SELECT chain FROM {schema}.journal WHERE stream = %s AND seq = %s", (stream, seq)).fetchone()

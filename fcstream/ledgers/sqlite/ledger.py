@@ -1,6 +1,6 @@
 """The embedded ledger: one SQLite file, one connection, write-ahead log, synchronous=FULL.
 
-The journal is append-only and chained by hashes; the tables `windows`, `blocks`, `users` and `settings` summarize it
+The journal is append-only and chained by hashes; the tables `windows`, `blocks` and `settings` summarize it
 and are written in the same transactions. Every row is checked when it is read, and all tables when the ledger is
 opened: see `journal` and `tables`. One process at a time may open the file: it is in exclusive locking mode, which also
 avoids the WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
@@ -19,16 +19,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...runtime.undo import on_error
-from .. import hash_chain, user_budgets
+from .. import hash_chain
 from ..base import (
     TOTAL_BLOCK,
-    USER_BLOCK,
     ChargeResult,
     EpochState,
     Request,
@@ -46,7 +42,6 @@ from ..groups import (
     Elsewhere,
     blocks_to_charge,
     check_sums,
-    check_users,
     public_spent,
     sum_of,
 )
@@ -258,8 +253,6 @@ class SQLiteLedger:
         with self._locked() as tables:
             states = dict(tables.do("SELECT state, count(*) FROM windows WHERE stream = ? GROUP BY state").fetchall())
             states["blocks"] = tables.do("SELECT count(*) FROM blocks WHERE stream = ?").fetchone()[0]
-            held = tables.do("SELECT body FROM users WHERE stream = ?")
-            states["users"] = sum(user_budgets.count(body) for (body,) in held)
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
@@ -297,12 +290,8 @@ class SQLiteLedger:
             replay = hash_chain.JournalReplay(self.path, self.salt)
             for row, chain in tables.plain_journal():
                 replay.follow(row, chain)
-            root = None
-            if self.terms.unit == "user":
-                held = tables.do("SELECT bucket, body, mark FROM users WHERE stream = ? ORDER BY bucket")
-                root = user_budgets.audit(self.path, held, self.terms.capacity)
             windows = ((row.open_ms, row.close_ms, row.state_of) for row in tables.windows())
-            replay.compare(tables.terms, windows, tables.blocks(), root, tables.settings())
+            replay.compare(tables.terms, windows, tables.blocks(), tables.settings())
             tables.check()
             tables.check_count()
             self._check_group()
@@ -339,35 +328,31 @@ class SQLiteLedger:
             return ChargeResult(request.window, self._public_spent(tables, request))
         if found is not None:
             return self._charge_again(tables, request, found)
-        elsewhere, held = self._elsewhere(request.users), self._own_blocks(tables, request)
+        elsewhere, held = self._elsewhere(), self._own_blocks(tables, request)
         names, refusal = blocks_to_charge(self.terms, request, held, elsewhere)
         if refusal is not None:
             return ChargeResult(request.window, public_spent(request, held, elsewhere), refusal=refusal)
-        admitted = None
-        if request.users is not None:
-            admitted = self._charge_users(tables, request, request.users, elsewhere)
         after = held | {block: held.get(block, _NOTHING) + request.loss for block in names}
         for block in names:
             tables.put_block(block, held.get(block), after[block])
-        self._note(tables, request, ",".join(names), b"" if admitted is None else tables.head.users)
-        return grant(request.window, request.loss, public_spent(request, after, elsewhere), admitted)
+        self._note(tables, request, ",".join(names))
+        return grant(request.window, request.loss, public_spent(request, after, elsewhere))
 
     def _public_spent(self, tables: StreamTables, request: Request) -> PrivacyLoss:
         return public_spent(request, self._own_blocks(tables, request), self._elsewhere())
 
     def _own_blocks(self, tables: StreamTables, request: Request) -> dict[str, PrivacyLoss]:
         """Read what this stream has spent of the blocks that a request may be charged to."""
-        users = () if request.users is None else (USER_BLOCK,)
         total = () if self.terms.total is None else (TOTAL_BLOCK,)
-        read, blocks = tables.block_if_any, (*request.blocks, *users, *total)
+        read, blocks = tables.block_if_any, (*request.blocks, *total)
         return {block: spent for block in blocks if (spent := read(block)) is not None}
 
-    def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
+    def _note(self, tables: StreamTables, request: Request, names: str) -> None:
         """Write the charge to the journal and to the table of windows."""
         key, loss = request.window, request.loss
         row = WindowRow(key.open_ms, key.close_ms, "charged", 1, loss.rho_nano, loss.delta_femto, names, None)
         tables.put_window(None, row)
-        tables.append("charge", key, loss, names, body)
+        tables.append("charge", key, loss, names, b"")
 
     def _charge_again(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
         """Answer for a window that was charged before a crash: one more draw under the same charge, and no third."""
@@ -376,25 +361,7 @@ class SQLiteLedger:
             return ChargeResult(window, spent, interrupted=found.loss)
         tables.put_window(found, found._replace(draws=found.draws + 1))
         tables.append("again", window, PrivacyLoss(), found.blocks, b"")
-        admitted = None
-        if request.users is not None:
-            admitted = user_budgets.charged(
-                tables.buckets(user_budgets.buckets_of(request.users)), request.users, request.window.open_ms
-            )
-        return grant(window, found.loss, spent, admitted, is_redraw=True)
-
-    def _charge_users(
-        self, tables: StreamTables, request: Request, keys: NDArray[np.bytes_], elsewhere: Elsewhere
-    ) -> NDArray[np.bool_]:
-        held, opens = tables.buckets(user_budgets.buckets_of(keys)), request.window.open_ms
-        changed, admitted = user_budgets.charge(held, keys, request.loss, self.terms.capacity, opens, elsewhere.users)
-        tables.put_buckets(held, changed)
-        return admitted
-
-    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        with self._locked() as tables:
-            held, elsewhere = tables.buckets(user_budgets.buckets_of(keys)), self._elsewhere(keys)
-        return user_budgets.has_room(held, keys, loss, self.terms.capacity, elsewhere.users)
+        return grant(window, found.loss, spent, is_redraw=True)
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -411,25 +378,18 @@ class SQLiteLedger:
             self._file.members[group] = members
         return self._file.members[group]
 
-    def _elsewhere(self, keys: NDArray[np.bytes_] | None = None) -> Elsewhere:
-        """Read what the other streams of the group have spent, also of the filters of some users."""
+    def _elsewhere(self) -> Elsewhere:
+        """Read what the other streams of the group have spent."""
         if self.terms.group is None:
             return NOWHERE
         others = [tables for number, tables in self._members().items() if number != self._tables.number]
-        names = [] if keys is None else user_budgets.buckets_of(keys)
-        last = [tables.last_blocks() for tables in (self._tables, *others)] if self.terms.unit == "user" else []
-        return Elsewhere(
-            {block: sum_of(tables.block(block) for tables in others) for block in SHARED_BLOCKS},
-            [tables.buckets(names) for tables in others if names],
-            any(blocks is not None and USER_BLOCK not in blocks for blocks in last),
-        )
+        return Elsewhere({block: sum_of(tables.block(block) for tables in others) for block in SHARED_BLOCKS})
 
     def _check_group(self) -> None:
         """Check the sums over the streams of the group against its caps."""
         members = self._members().values()
         if members:
             check_sums(self.path, self.terms, [{b: t.block(b) for b in SHARED_BLOCKS} for t in members])
-            check_users(self.path, self.terms, [tables.buckets(None) for tables in members])
 
     def _seal(self, tables: StreamTables, answer: SealedRelease) -> None:
         window, refund = answer.window, answer.refund
@@ -439,28 +399,18 @@ class SQLiteLedger:
         charged = _NOTHING if found is None else found.loss
         if not refund.fits(charged):
             raise LedgerError(f"window {window.open_ms} was charged {charged}: {refund} cannot be refunded")
-        # No refund after a second draw, since nobody knows what the first one used; and for users only of the last
-        # window, since a user's entry remembers only the last window that was charged to it.
-        if found is not None and (found.draws > 1 or (self.terms.unit == "user" and tables.last_charged() != window)):
+        if found is not None and found.draws > 1:  # nobody knows what the first draw used
             refund = _NOTHING
-        root = self._refund(tables, window, refund, found.blocks) if found and refund != _NOTHING else ""
-        seq = tables.append("seal", window, refund, root, answer.body)
+        if found is not None and refund != _NOTHING:
+            for block in filter(None, found.blocks.split(",")):
+                spent = tables.block(block)
+                tables.put_block(block, spent, spent - refund)
+        seq = tables.append("seal", window, refund, "", answer.body)
         if found is None:  # a refusal: nothing was charged
             sealed = WindowRow(window.open_ms, window.close_ms, "sealed", 0, 0, 0, "", seq)
         else:
             sealed = found.after("sealed", charged - refund, seq)
         tables.put_window(found, sealed)
-
-    def _refund(self, tables: StreamTables, window: WindowKey, refund: PrivacyLoss, names: str) -> str:
-        """Refund every block and user that was charged; returns the users' new digest, in hex, if any changed."""
-        for block in filter(None, names.split(",")):
-            spent = tables.block(block)
-            tables.put_block(block, spent, spent - refund)
-        if self.terms.unit != "user":
-            return ""
-        held = tables.buckets(None)
-        tables.put_buckets(held, user_budgets.refund(held, refund, window.open_ms))
-        return tables.head.users.hex()
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

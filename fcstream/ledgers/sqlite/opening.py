@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,15 +18,14 @@ from ..terms_check import (
     check_terms,
     folded_name,
     log_tightened,
-    most_of_one_user,
     some,
     tell_of_a_new_stream,
     tightened,
 )
 from .listing import check_listed, stream_numbers
-from .older_schemas import SCHEMA_VERSION, convert
 from .tables import TABLES, StreamTables
 
+SCHEMA_VERSION = 4
 _FILE = "CREATE TABLE file (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
 
@@ -65,15 +63,12 @@ class Opening:
             file.db.execute("INSERT INTO file VALUES ('schema', ?), ('log', 'closed')", (str(SCHEMA_VERSION),))
             file.db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        if (version := self._version()) < SCHEMA_VERSION:
-            convert(file, path, version)
-            file.db.execute("UPDATE file SET value = ? WHERE key = 'schema'", (str(SCHEMA_VERSION),))
-            file.db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._check_version()
         self._tables = check_listed(file, path)
         self._listed = {name: (number, retired) for number, name, retired in stream_numbers(file)}
         self._siblings: dict[str, dict[int, str]] = {}
         self._named: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
-        self._groups: dict[tuple[str, str, PrivacyLoss, PrivacyLoss | None], bytes | None] = {}
+        self._groups: set[tuple[str | None, str, PrivacyLoss, PrivacyLoss | None]] = set()
 
     def find(self, stream: str | None) -> FoundStream:
         """Return the stream of a name: with None the only one of the file, if empty the first one.
@@ -107,14 +102,14 @@ class Opening:
         for number_of_one in unchecked:
             check_terms(self._path, self._tables_of(number_of_one).terms, terms)
         self._check_keys(siblings, terms)
-        salt = self._join_group(terms)  # before each stream is looked at alone: filters are those of all together
+        self._join_group(terms)  # before each stream is looked at alone: filters are those of all together
         self._tighten(map(self._tables_of, unchecked), terms)
         self._file.agreed[folded_name(terms.root)] = about
         if terms.stream in self._listed:
             return FoundStream(self._tables_of(number), terms.stream, False, is_new=False)
         RollbackGuard(self._file.guards, number).check_absence()
         made = self._tables[number] = StreamTables(self._file, self._path, number)
-        made.create(terms, salt)
+        made.create(terms)
         if terms.group is not None:
             self._file.members[terms.group][number] = self._read(number)  # spends from now on
         if not siblings:
@@ -126,18 +121,22 @@ class Opening:
         siblings[number] = terms.stream
         return FoundStream(made, terms.stream, False, is_new=True)
 
-    def _version(self) -> int:
-        """Return the version of the file's schema, which is one that can be read."""
+    def _check_version(self) -> None:
+        """Refuse a file whose schema is another one."""
         found = dict(self._file.db.execute("SELECT key, value FROM file").fetchall())
         version = str(self._file.db.execute("PRAGMA user_version").fetchone()[0])
         if found.keys() != {"schema", "log"} or found["log"] not in ("open", "closed") or found["schema"] != version:
             raise LedgerDamaged(f"{self._path} is damaged: what its schema is, and its log, cannot be read")
-        if int(version) not in range(1, SCHEMA_VERSION + 1):
+        if int(version) in range(1, SCHEMA_VERSION):
+            raise LedgerMismatch(
+                f"{self._path} is of an earlier version, which kept budgets of single users: take another ledger; what "
+                "both cost somebody adds up"
+            )
+        if int(version) != SCHEMA_VERSION:
             raise LedgerMismatch(
                 f"{self._path} has schema version {version}, this version reads none after {SCHEMA_VERSION}: use the "
                 "version that made it"
             )
-        return int(version)
 
     def _siblings_of(self, terms: Terms) -> dict[int, str]:
         """Return the live streams of the same name without a key, by number; those added later are put in."""
@@ -174,13 +173,12 @@ class Opening:
         if self._file.holds(tables.terms.stream):
             raise LedgerInUse(f"{self._path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
 
-    def _join_group(self, terms: Terms) -> bytes | None:
-        """Check that the streams of a group agree, and give all of them the stricter caps; returns the group's salt."""
-        if terms.group is None:
-            return None
+    def _join_group(self, terms: Terms) -> None:
+        """Check that the streams of a group agree, and give all of them the stricter caps."""
         about = terms.group, terms.unit, terms.capacity, terms.total
-        if about in self._groups and self._groups[about] is not None:
-            return self._groups[about]
+        if terms.group is None or about in self._groups:
+            return
+        self._groups.add(about)
         known = self._file.members.setdefault(terms.group, {})
         for number, _ in self._listed.values():
             if number not in known:
@@ -197,19 +195,13 @@ class Opening:
         looser = [tables for tables in live if not has_caps(tables.terms, terms)]
         if looser:
             total = sum_of(tables.block(TOTAL_BLOCK) for tables in known.values())
-            if terms.unit == "user":
-                costs = sum((tables.costs() for tables in known.values()), Counter[PrivacyLoss]())
-                spent = most_of_one_user(costs, live[0].terms.capacity)
-            else:
-                spent = sum_of(tables.most_spent() for tables in known.values())
+            spent = sum_of(tables.most_spent() for tables in known.values())
             check_caps(self._path, terms, spent, total)
         for tables in looser:
             self._check_unused(tables)
             log_tightened(self._path, tables.terms, terms)
             tables.adopt(tightened_in_group(tables.terms, terms))
             self._tables.pop(tables.number, None)
-        salt = self._groups[about] = next((tables.salt for tables in known.values()), None)
-        return salt
 
     def _tables_of(self, number: int) -> StreamTables:
         """Return the tables of a stream, which are read once."""

@@ -7,7 +7,7 @@ few pages. A pass for each stream would read the rows of all others too.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -60,8 +60,6 @@ class StreamSums:
         Sum of the rows' marks.
     most_rho, most_delta : int
         The largest loss of any block, the block of the total excluded.
-    costs : Counter
-        How many windows had each loss, of those that were charged.
     newest, newest_pane : tuple of float, float
         No window, and no pane, opens later.
     sealed : WindowRow or None
@@ -75,7 +73,6 @@ class StreamSums:
     marks: int = 0
     most_rho: int = 0
     most_delta: int = 0
-    costs: Counter[PrivacyLoss] = field(default_factory=Counter)
     newest: tuple[float, float] = (-inf, -inf)
     newest_pane: float = -inf
     sealed: WindowRow | None = None
@@ -160,8 +157,6 @@ def _add_windows(db: sqlite3.Connection, path: str, which: str, found: defaultdi
         row = WindowRow(*columns)
         sums.marks += marked
         sums.newest = max(sums.newest, row[:2])
-        if row.draws:
-            sums.costs[row.loss] += 1
         if row.state != "charged":
             sums.sealed = row
         if row.state == "sealed":

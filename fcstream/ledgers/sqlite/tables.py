@@ -7,7 +7,6 @@ every call.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -17,12 +16,11 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged
 from ...noise.samplers import SystemEntropy
 from .. import hash_chain
-from .. import user_budgets as users
 from ..base import TOTAL_BLOCK, EpochState, Row, Terms, WindowKey, max_loss
 from ..files import LedgerFile
 from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
-from ..terms_check import check_caps, most_of_one_user, tightened
+from ..terms_check import check_caps, tightened
 from .sums import StreamSums, WindowRow, most_of, pane_of, stream_sums
 
 TABLES = """
@@ -41,9 +39,6 @@ CREATE INDEX unacknowledged ON windows (stream, sealed_seq) WHERE state = 'seale
 CREATE TABLE blocks (
     stream INTEGER NOT NULL, block TEXT NOT NULL, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL,
     PRIMARY KEY (block, stream)) WITHOUT ROWID;
-CREATE TABLE users (
-    stream INTEGER NOT NULL, bucket INTEGER NOT NULL, body BLOB NOT NULL, mark BLOB NOT NULL,
-    PRIMARY KEY (stream, bucket)) WITHOUT ROWID;
 CREATE TABLE settings (
     stream INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, mark INTEGER NOT NULL,
     PRIMARY KEY (stream, key)) WITHOUT ROWID;
@@ -52,7 +47,6 @@ CREATE TABLE states (
     body BLOB NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (stream, answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
 _FEW_WINDOWS = 1024  # that memory holds of one stream; and blocks
-_FEW = 64  # buckets that are read one by one
 _LEAST_TAIL = 20  # rows of the journal that are checked at least when one of many streams is opened
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows WHERE stream = ?"
 _BLOCK = "SELECT block, rho, delta, mark FROM blocks WHERE stream = ?"
@@ -61,12 +55,6 @@ _ROW = f"{_COLUMNS} journal WHERE stream = ?1"
 # A stream's rows are found one by one, by their numbers: between two of them lie those of other streams.
 _UP = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n + 1 FROM rows WHERE n < ?3) "
 _ROWS = f"{_UP}{_COLUMNS} rows CROSS JOIN journal ON seq = n AND stream = ?1"
-_DOWN = "WITH RECURSIVE rows (n) AS (VALUES (?2) UNION ALL SELECT n - 1 FROM rows WHERE n > ?3) "
-_CHARGED = f"{_DOWN}SELECT n FROM rows CROSS JOIN journal ON seq = n AND stream = ?1 WHERE kind = 'charge' LIMIT 1"
-_NEWEST = (
-    "WITH RECURSIVE rows (n) AS (SELECT seq FROM journal WHERE seq = ?2 AND stream = ?1 UNION ALL "
-    "SELECT seq FROM rows CROSS JOIN journal ON seq = n + 1 AND stream = ?1) SELECT max(n) FROM rows"
-)
 _NEW_STREAM = "INSERT INTO streams VALUES (?, ?, 0, ?, ?)"
 _NEW_ROW = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NEW_WINDOW = "INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -75,7 +63,6 @@ _CHANGED_WINDOW = (
     "WHERE stream = ?1 AND open_ms = ?2 AND close_ms = ?3"
 )
 _SET_BLOCK = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)"
-_SET_BUCKET = "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?)"
 _SET_HEAD = "UPDATE streams SET head = ?2 WHERE number = ?1"
 _NEW_SETTING = "INSERT INTO settings VALUES (?, ?, ?, ?)"
 _NEW_STATE = "INSERT INTO states VALUES (?, ?, ?, ?, ?, ?)"
@@ -84,17 +71,16 @@ _OLD_STATES = "DELETE FROM states WHERE stream = ? AND answer = ? AND epoch_ms <
 
 @dataclass(slots=True)
 class LedgerHead:
-    """Summary of a stream's tables: the journal's last row and its link, the sum of all marks, the digest of the users'
-    budgets, and the journal row that holds the terms."""
+    """Summary of a stream's tables: the journal's last row and its link, the sum of all marks, and the journal row that
+    holds the terms."""
 
     seq: int
     chain: bytes
     digest: int
-    users: bytes
     terms_seq: int
 
     def __str__(self) -> str:
-        return f"{self.seq}:{self.chain.hex()}:{self.digest}:{self.users.hex()}:{self.terms_seq}"
+        return f"{self.seq}:{self.chain.hex()}:{self.digest}:{self.terms_seq}"
 
 
 class StreamTables:
@@ -134,19 +120,15 @@ class StreamTables:
         # Of blocks of panes, and of windows that have no release yet: what was written, with its mark.
         self._open_blocks: dict[str, tuple[PrivacyLoss, int]] = {}
         self._newest_pane: float = inf  # no pane opens later that was charged
-        self._seen = -1  # the journal's last row, when it was looked for last
-        # Down from which row of the journal a charge was looked for, the link of that row, and what was found.
-        self._charged: tuple[int, bytes, Row | None] = -1, b"", None
         self._most: PrivacyLoss | None = None  # of all blocks but these and the total; None if nobody knows
         self._counted: set[str] = set()  # those of these blocks whose loss of before is in it
-        self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
 
     # -- making, opening ---------------------------------------------------------------------------------------------
 
-    def create(self, terms: Terms, salt: bytes | None = None) -> None:
-        """List the stream and write journal row 0, which holds the terms; a group's streams share one salt."""
-        self.salt = salt or SystemEntropy().words(4).tobytes()
-        self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
+    def create(self, terms: Terms) -> None:
+        """List the stream and write journal row 0, which holds the terms."""
+        self.salt = SystemEntropy().words(4).tobytes()
+        self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, 0)
         self._adopt_sums(StreamSums())
         self._file.write_later(_NEW_STREAM, (self.number,), (self.number, terms.stream, self.salt.hex(), ""))
         self._adopt(terms)
@@ -178,10 +160,8 @@ class StreamTables:
         self._read_head(self._listed()[1])
 
     def _read_head(self, text: str) -> None:
-        seq, chain, digest, digest_of_users, terms_seq = text.split(":")
-        self.head = LedgerHead(
-            int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
-        )
+        seq, chain, digest, terms_seq = text.split(":")
+        self.head = LedgerHead(int(seq), bytes.fromhex(chain), int(digest), int(terms_seq))
 
     def reread(self) -> None:
         """Forget what memory holds of a transaction that was rolled back."""
@@ -189,7 +169,6 @@ class StreamTables:
         self._open_blocks.clear()
         self._sealed = self._most = None
         self.read_head()
-        self._buckets &= {name for (name,) in self.do("SELECT bucket FROM users WHERE stream = ?")}
 
     def check(self) -> None:
         """Check every row of the summary tables and the newest journal rows against the head.
@@ -207,10 +186,6 @@ class StreamTables:
         total = sums.marks + sum(mark("s", *row) for row in self.settings().items())
         if total & MASK != self.head.digest:
             raise LedgerDamaged(f"{self.path} is damaged: its tables disagree with the head at row {self.head.seq}")
-        held = self.do("SELECT bucket, body, mark FROM users WHERE stream = ?").fetchall()
-        if users.total_of(self.path, held) != self.head.users:
-            raise LedgerDamaged(f"{self.path} is damaged: the users' budgets disagree with the head")
-        self._buckets = {name for name, _, _ in held}
         # SQLite reads the sealed windows through a separate index, which may be damaged while the table is not.
         query = "SELECT sealed_seq FROM windows WHERE stream = ? AND state = 'sealed' ORDER BY sealed_seq"
         indexed = self.do(query).fetchall()
@@ -249,15 +224,9 @@ class StreamTables:
         self.adopt(tightened(self.terms, wanted))
 
     def most_spent(self) -> PrivacyLoss:
-        """Return a bound of what any block or user has spent."""
-        if self.terms.unit == "user":
-            return most_of_one_user(self.costs(), self.terms.capacity)
+        """Return what the most charged block has spent."""
         sums = self._sums()
         return PrivacyLoss(sums.most_rho, sums.most_delta)
-
-    def costs(self) -> Counter[PrivacyLoss]:
-        """Return how many windows had each loss."""
-        return self._sums().costs
 
     def _sums(self) -> StreamSums:
         return stream_sums(self._file, self.path, self.number)
@@ -370,38 +339,6 @@ class StreamTables:
         """Return the rows of the newest windows that have a release, at most so many, the newest first."""
         which = "AND state != 'charged' ORDER BY open_ms DESC, close_ms DESC LIMIT ?"
         return list(self.windows(which, (count,)))
-
-    def last_charged(self) -> WindowKey:
-        """Return the window that was charged last; the journal must hold a charge."""
-        row = self._last_charge()
-        assert row is not None
-        return WindowKey(row.open_ms, row.close_ms)
-
-    def last_blocks(self) -> list[str] | None:
-        """Return the blocks of the window that was charged last; None if none was charged."""
-        row = self._last_charge()
-        return None if row is None else row.blocks.split(",")
-
-    def _last_charge(self) -> Row | None:
-        """Return the journal's last row of a charge, which another ledger of this process may have written."""
-        end = self._newest_row()
-        searched, link, row = self._charged
-        if searched > end or (searched >= 0 and self.link_at(searched) != link):  # it was rolled back
-            searched, row = -1, None
-        if searched < end:
-            found = self.do(_CHARGED, (end, searched + 1)).fetchone()
-            row = row if found is None else self._linked(found[0])[0]
-            self._charged = end, self.link_at(end), row
-        return row
-
-    def _newest_row(self) -> int:
-        """Return the number of the journal's last row."""
-        for start in (max(self._seen, self.head.seq), self.head.seq):
-            (found,) = self.do(_NEWEST, (start,)).fetchone()
-            if found is not None:
-                self._seen = int(found)
-                return self._seen
-        raise LedgerDamaged(f"{self.path}: journal row {self.head.seq} is missing")
 
     def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
         marked, key = mark("w", *new), new[:2]
@@ -522,25 +459,6 @@ class StreamTables:
     def drop_states(self) -> None:
         """Delete all that windows left."""
         self.do("DELETE FROM states WHERE stream = ?")
-
-    def buckets(self, names: list[int] | None) -> users.CheckedBuckets:
-        """Return the named buckets of users' budgets, checked; None returns all buckets."""
-        query, values = "SELECT bucket, body, mark FROM users WHERE stream = ?", list[int]()
-        if names is not None and len(names) <= _FEW:
-            query, values = f"{query} AND bucket IN ({','.join('?' * len(names))})", names
-        wanted = None if names is None else set(names)
-        held = users.checked(self.path, (row for row in self.do(query, values) if wanted is None or row[0] in wanted))
-        # Another ledger of this process may have added some since `check`; none is ever dropped.
-        if (self._buckets if wanted is None else self._buckets & wanted) - held.keys():
-            raise LedgerDamaged(f"{self.path} is damaged: a bucket of users is not found")
-        return held
-
-    def put_buckets(self, held: users.CheckedBuckets, changed: dict[int, bytes]) -> None:
-        marks = {name: users.mark(name, body) for name, body in changed.items()}
-        self._buckets |= marks.keys()
-        for name, body in changed.items():
-            self._file.write_later(_SET_BUCKET, (self.number, name), (self.number, name, body, marks[name]))
-        self.head.users = users.redigest(self.head.users, held, marks)
 
     def _marked(self, table: str, rows: sqlite3.Cursor, what: str) -> Iterator[tuple[Any, ...]]:
         """Yield rows whose last column is their mark, after checking it; `what` a row is called by its first column."""

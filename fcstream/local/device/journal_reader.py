@@ -84,7 +84,7 @@ class DeviceJournalReader:
         tallies = [tally for name, tally in self._accounts.tallies.items() if self._is_mine(name)]
         sealed = sum(tally.sealed for tally in tallies)
         charged = sum(tally.charged for tally in tallies) - sealed
-        return {"charged": charged, "sealed": sealed, "blocks": len(tallies), "users": 0}
+        return {"charged": charged, "sealed": sealed, "blocks": len(tallies)}
 
     def charges(self) -> list[tuple[WindowKey, Loss]]:
         """See `LedgerReader`; the dropped charges of a device count as one."""

@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -33,7 +32,6 @@ from fcstream.planning.plan import plan
 from fcstream.releases.descriptions import DESCRIPTIONS, description_of, variations_of
 from fcstream.releases.registry import KINDS
 from fcstream.reporting.budget import Report
-from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
 pytest.importorskip("matplotlib")
@@ -285,7 +283,7 @@ def spent(tmp_path):
     ledger = open_ledger(f"sqlite:{tmp_path / 'l.db'}", config.job.terms)
     loss = PrivacyLoss.charge("0.1")
     for i in range(13):
-        charged = ledger.charge([Request(window(i), loss, ("stream",), None)])[0].charge is not None
+        charged = ledger.charge([Request(window(i), loss, ("stream",))])[0].charge is not None
         reason = (None if i > 1 else "too_few") if charged else "budget_exhausted"
         ledger.seal([SealedRelease(window(i), body(i, reason), PrivacyLoss())])
         ledger.acknowledge([window(i)])
@@ -337,31 +335,17 @@ def test_the_hash_is_that_of_the_published_lines(spent):
     assert hashlib.sha256(done.stdout.encode()).hexdigest() == read(config, path).streams[0].sealed_hash
 
 
-def test_the_chain_is_told_but_for_users(tmp_path):
+def test_the_chain_is_told(tmp_path):
     config = config_of()
     ledger = open_ledger(f"sqlite:{tmp_path / 'l.db'}", config.job.terms)
     before = ledger.salt
-    ledger.charge([Request(window(0), PrivacyLoss.charge(1, "1e-9"), ("0",), None)])
+    ledger.charge([Request(window(0), PrivacyLoss.charge(1, "1e-9"), ("0",))])
     ledger.close()
     (stream,) = read(config, str(tmp_path / "l.db")).streams
     assert re.fullmatch("[0-9a-f]{64}", stream.head)
     assert before.hex() not in stream.head
     (again,) = read(config, str(tmp_path / "l.db")).streams
     assert again == stream
-
-
-def test_the_chain_of_users_is_not_told(tmp_path):
-    """It covers digests of users' budgets, which change if somebody was there."""
-    config = config_of(**USERS)
-    ledger = open_ledger(f"sqlite:{tmp_path / 'l.db'}", config.job.terms)
-    names = np.array([user_key(ledger.salt, "Ana")], "S16")
-    ledger.charge([Request(window(0), PrivacyLoss.charge("0.1"), (), names)])
-    ledger.close()
-    facts = collect(config, {}, MADE, read(config, str(tmp_path / "l.db")))
-    assert facts.ledger.streams[0].head is None
-    assert table(report_of(facts), "The ledger")["`t`, newest link of the chain of hashes"]["value"].startswith(
-        "not shown"
-    )
 
 
 def test_another_specification_is_told(spent):

@@ -356,26 +356,6 @@ def test_a_flood_of_users_of_one_answer_leaves_the_others():
     assert busy.value[0] == pytest.approx(20, abs=1)
 
 
-def test_no_point_is_dropped_early_where_another_stream_may_charge_its_user(tmp_path):
-    """In a group nobody is certain to have room until the close, so a flood is not decided before it."""
-    core = {"kind": "mean", "radius": 20.0, "rho": 2.0, "delta": 1e-6, "size_hint": 100, "features": ["speed"]}
-    window = {"max_records": 1000, "end": "1970-01-01T00:00:10Z"}
-    for name, group in (("alone", None), ("in a group", "fleet")):
-        config = configuration(
-            core,
-            stream=USERS,
-            window=window,
-            budget={} if group is None else {"group": group},
-            ledger={"url": f"sqlite:{tmp_path / name}.db"},
-        )
-        engine = Engine(config, noise=Noise(SeededEntropy(0)))
-        rows = np.column_stack([np.full(3000, 50.0), np.zeros((3000, 2))])
-        engine.push(np.zeros(3000, int), rows, ids=np.arange(3000))
-        assert bool(engine._records._users.groups[0]._flooded) == (group is None)
-        (release,) = engine.close()
-        assert release.reason == "too_many"
-
-
 def test_every_key_has_all_answers():
     wishes = [WISHES[0], WISHES[1]]
     stream = {"key": "site", "keys": ["north", "south"]}

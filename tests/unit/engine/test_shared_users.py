@@ -11,7 +11,7 @@ from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.errors import ConfigError, LedgerError
 from fcstream.ledgers import open_reader
-from fcstream.ledgers.base import USER_BLOCK
+from fcstream.ledgers.base import USER_BLOCK, WindowKey
 from fcstream.planning.plan import plan
 from fcstream.stream.contributions import user_key
 from fcstream.stream.key_choice import choose_keys
@@ -80,6 +80,38 @@ def test_the_choice_is_that_of_a_slow_twin_and_of_own_keys_alone():
     assert any((a != b).any() for a, b in zip(choose_keys(salt, -5000, KEYS, held, 1), other, strict=True))
 
 
+@pytest.mark.parametrize("exhausted", ["refuse", "stop"])
+def test_counts_under_all_keys_add_up_to_what_users_paid_for(tmp_path, exhausted):
+    """Without a mask twenty users under five keys would count a hundred times, and pay for one key each."""
+    sites = ["a", "b", "c", "d", "e"]
+    stream = {"key": "site", "keys": sites, "keys_per_user": 1, "key_budgets": "shared", "unit": "user", "user": "who"}
+    budget = {"rho": 3000.0, "exhausted": exhausted}
+    url = f"sqlite:{tmp_path / 'l.db'}"
+    config = Config.from_mapping(sample(stream=stream, release=COUNT, budget=budget, ledger={"url": url}))
+    data = np.zeros(100, int), sites * 20, [f"u{i // 5}" for i in range(100)]
+    assert sum(release.count for release in answers(KeyedEngine(config), data) if release.window_open_ms == 0) == 20
+
+
+def test_nobody_counts_where_no_keys_were_chosen(url):
+    engine = KeyedEngine(shared(url, 1))
+    part = engine.parts[0].ledger
+    with pytest.raises(RuntimeError, match="no keys were chosen for this window"):
+        part.mask(WindowKey(0, 10_000), np.array([b"a" * 16]))
+    engine.abort()
+
+
+def test_a_view_of_users_needs_a_mask(url):
+    """No mask must never mean everybody."""
+    users = {"unit": "user", "user": "who"}
+    engine = Engine(sample(stream=users, release=COUNT, budget={"rho": 500.0}, ledger={"url": url}))
+    engine.push([5, 6], rows(2), ids=["ann", "bob"])
+    users = engine._records.users(0)
+    for mask in (None, np.ones(1, np.bool_)):
+        with pytest.raises(RuntimeError, match="who of a window's users takes part was not decided"):
+            engine._records.view(range(1), users, mask)
+    engine.abort()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_every_user_counts_under_so_many_keys_and_pays_once(url, most):
@@ -106,7 +138,7 @@ def test_every_user_counts_under_so_many_keys_and_pays_once(url, most):
         assert reader.verify() > 0
         reader.close()
     shown = CliRunner().invoke(main, ["budget", "show", url])
-    assert "users' filters for all keys are those of stream 't'" in shown.output
+    assert "the filter for all keys is that of stream 't'" in shown.output
     assert "together  " not in shown.output  # one stream, whatever its keys
     lines = CliRunner().invoke(main, ["budget", "releases", url]).output.splitlines()
     assert len(lines) == len(found)

@@ -22,12 +22,10 @@ from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.retired_streams import retire
 from fcstream.planning.plan import plan
 from fcstream.service.doctor import examine
-from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 CAP = PrivacyLoss(1000, 100)
-NAMES = [f"user {i}" for i in range(12)]
 
 
 def terms(stream, unit="user", total=None, group="fleet", capacity=CAP):
@@ -43,55 +41,32 @@ def url(request, tmp_path):
 
 
 class SlowGroup:
-    """One number for each user, and one for the public blocks, added up over all streams of a group."""
+    """One number for each block, added up over all streams of a group."""
 
-    def __init__(self, unit, total):
-        self.unit, self.total = unit, total
-        self.users = {}
+    def __init__(self, total):
+        self.total = total
         self.blocks = {}
-        self.charged = {}
-        self.last = {}
-        self.leaves_out = False
 
-    def fits(self, spent, loss, cap):
-        return all(a + b <= c for a, b, c in zip(spent, loss.parts, cap.parts, strict=True))
-
-    def charge(self, stream, index, loss, blocks, who):
-        names = list(blocks) + ([TOTAL_BLOCK] if self.total else [])
+    def charge(self, loss, block):
+        names = [block] + ([TOTAL_BLOCK] if self.total else [])
         for name in names:
             cap = self.total if name == TOTAL_BLOCK else CAP
-            is_shut = name == USER_BLOCK and self.leaves_out
-            if is_shut or not self.fits(self.blocks.get(name, (0, 0)), loss, cap):
-                return None
-        admitted = None
-        if self.unit == "user":
-            if USER_BLOCK not in names:
-                if self.fits(self.blocks.get(USER_BLOCK, (0, 0)), loss, CAP) and not self.leaves_out:
-                    names.append(USER_BLOCK)
-                else:
-                    self.leaves_out = True
-            admitted = [name for name in who if self.fits(self.users.get(name, (0, 0)), loss, CAP)]
-        self.charged[stream, index] = names, admitted or []
-        self.last[stream] = index
-        self.add(stream, index, loss, 1)
-        return set(admitted or [])
+            spent = self.blocks.get(name, (0, 0))
+            if not all(a + b <= c for a, b, c in zip(spent, loss.parts, cap.parts, strict=True)):
+                return False
+        self.add(names, loss, 1)
+        return True
 
-    def add(self, stream, index, loss, sign):
-        names, admitted = self.charged[stream, index]
-        for held, of in ((self.blocks, names), (self.users, admitted)):
-            for name in of:
-                held[name] = tuple(a + sign * b for a, b in zip(held.get(name, (0, 0)), loss.parts, strict=True))
+    def add(self, names, loss, sign):
+        for name in names:
+            before = self.blocks.get(name, (0, 0))
+            self.blocks[name] = tuple(a + sign * b for a, b in zip(before, loss.parts, strict=True))
 
 
-def ask(ledger, index, loss, blocks, who):
-    keys, of = None, {}
-    if ledger.terms.unit == "user":
-        of = {user_key(ledger.salt, name): name for name in who}
-        keys = np.array(sorted(of), "S16")
-    result = ledger.charge([Request(window(index), loss, blocks, keys)])[0]
-    if result.charge is None:
-        return None, result
-    return ({of[key.ljust(16, b"\0")] for key in keys[result.admitted].tolist()} if keys is not None else set()), result
+def ask(ledger, index, loss):
+    """Whether a window is granted, and what the ledger says."""
+    result = ledger.charge([Request(window(index), loss, (ledger.terms.unit,))])[0]
+    return result.charge is not None, result
 
 
 @pytest.mark.slow
@@ -100,35 +75,21 @@ def ask(ledger, index, loss, blocks, who):
 def test_charges_and_refunds_agree_with_one_number_for_each_filter(url, unit, total):
     rng = np.random.default_rng(3)
     ledgers = [open_ledger(url, terms(name, unit, total)) for name in ("a", "b", "c/x", "c/y")]
-    twin, outcomes = SlowGroup(unit, total), set()
-    assert len({ledger.salt for ledger in ledgers}) == 1
+    twin, outcomes = SlowGroup(total), set()
+    assert len({ledger.salt for ledger in ledgers}) == len(ledgers)
     for index in range(60):
         k = int(rng.integers(len(ledgers)))
         ledger, loss = ledgers[k], PrivacyLoss(int(rng.integers(1, 300)), int(rng.integers(0, 30)))
-        who = [name for name in NAMES if rng.random() < 0.3]
-        blocks = ("stream",) if unit == "stream" else (USER_BLOCK,) if rng.random() < 0.3 else ()
-        expected = twin.charge(ledger.terms.stream, index, loss, blocks, who)
-        admitted, result = ask(ledger, index, loss, blocks, who)
-        assert admitted == expected
+        expected = twin.charge(loss, unit)
+        granted, result = ask(ledger, index, loss)
+        assert granted == expected
         outcomes.add(result.refusal.block if result.refusal else "granted")
-        public = USER_BLOCK if unit == "user" else "stream"
-        assert result.spent == ledger.spent(public) == PrivacyLoss(*twin.blocks.get(public, (0, 0)))
+        assert result.spent == ledger.spent(unit) == PrivacyLoss(*twin.blocks.get(unit, (0, 0)))
         refund = PrivacyLoss(int(rng.integers(0, loss.rho_nano + 1)), 0) if rng.random() < 0.5 else PrivacyLoss()
-        ledger.seal([SealedRelease(window(index), b"{}", refund if admitted is not None else PrivacyLoss())])
-        if admitted is not None:
-            twin.add(ledger.terms.stream, index, refund, -1)
-    assert outcomes >= {"granted", public}
-    for name, spent in twin.users.items():
-        assert all(a <= c for a, c in zip(spent, CAP.parts, strict=True)), name
-    if unit == "user":  # somebody is nearly used up, whom no stream alone would have stopped
-        assert max(spent[0] for spent in twin.users.values()) > 700
-        assert twin.leaves_out
-        keys = np.array(sorted(user_key(ledgers[0].salt, name) for name in NAMES), "S16")
-        of = {user_key(ledgers[0].salt, name): name for name in NAMES}
-        loss = PrivacyLoss(200, 0)
-        expected = [twin.fits(twin.users.get(of[key.ljust(16, b"\0")], (0, 0)), loss, CAP) for key in keys.tolist()]
-        assert ledgers[2].has_room(keys, loss).tolist() == expected
-        assert 0 < sum(expected) < len(expected)
+        ledger.seal([SealedRelease(window(index), b"{}", refund if granted else PrivacyLoss())])
+        if granted:
+            twin.add([unit] + ([TOTAL_BLOCK] if total else []), refund, -1)
+    assert outcomes >= {"granted", unit}
     for ledger in ledgers:
         ledger.close()
     for name in ("a", "b", "c/x", "c/y"):
@@ -140,48 +101,24 @@ def test_charges_and_refunds_agree_with_one_number_for_each_filter(url, unit, to
 
 def test_a_window_that_was_charged_before_a_crash_is_granted_once_more(url):
     a, b = (open_ledger(url, terms(name)) for name in "ab")
-    assert ask(a, 0, PrivacyLoss(900), (), ["ann"])[0] == {"ann"}
-    assert ask(b, 0, PrivacyLoss(200), (), ["ann", "bob"])[0] == {"bob"}
-    again, result = ask(a, 0, PrivacyLoss(900), (), ["ann", "bob"])
-    assert again == {"ann"}
-    assert result.charge.is_redraw
-    assert ask(a, 0, PrivacyLoss(900), (), ["ann"])[1].interrupted == PrivacyLoss(900)
+    assert ask(a, 0, PrivacyLoss(900))[0]
+    assert ask(b, 0, PrivacyLoss(200))[1].refusal.group == "fleet"
+    assert ask(a, 0, PrivacyLoss(900))[1].charge.is_redraw
+    assert ask(a, 0, PrivacyLoss(900))[1].interrupted == PrivacyLoss(900)
     a.seal([SealedRelease(window(0), b"{}")])
-    assert ask(a, 0, PrivacyLoss(900), (), ["ann"])[1].refusal is None
-    assert ask(b, 1, PrivacyLoss(200), (), ["ann", "bob"])[0] == {"bob"}
+    assert ask(a, 0, PrivacyLoss(900))[1].refusal is None
+    assert ask(b, 1, PrivacyLoss(100))[0]
     for ledger in (a, b):
         ledger.close()
-
-
-def test_without_one_user_everybody_else_takes_part_as_before(tmp_path):
-    """What the proof rests on: who is left out, in whatever stream of the group, follows from one's own charges."""
-
-    def admitted(left_out, path):
-        rng = np.random.default_rng(8)
-        ledgers, found = [open_ledger(f"sqlite:{path}", terms(name)) for name in "abc"], []
-        for index in range(40):
-            ledger, loss = ledgers[int(rng.integers(3))], PrivacyLoss(int(rng.integers(1, 300)))
-            who = [name for name in NAMES if rng.random() < 0.4]
-            took, result = ask(ledger, index, loss, (), [name for name in who if name != left_out])
-            ledger.seal([SealedRelease(window(index), b"{}", PrivacyLoss(int(rng.integers(loss.rho_nano))))])
-            found.append((took - {NAMES[0]}, result.spent, USER_BLOCK in ledger.charged_blocks(window(index))))
-        for ledger in ledgers:
-            ledger.close()
-        return found
-
-    whole = admitted(None, tmp_path / "a.db")
-    assert whole == admitted(NAMES[0], tmp_path / "b.db")
-    assert {is_public for *_, is_public in whole} == {True, False}
 
 
 def test_a_call_whose_answer_was_lost_is_known_again(postgres):
     """The connection is lost while the charge commits, so the call is made once more: one charge, one draw."""
     ledger = postgres.open(terms("a"))
-    keys = np.array(sorted(user_key(ledger.salt, name) for name in NAMES), "S16")
-    request, token = Request(window(0), PrivacyLoss(400), (), keys), ledger._token()
+    request, token = Request(window(0), PrivacyLoss(400), (USER_BLOCK,)), ledger._token()
     for _ in range(2):
         (result,), ledger._seen = ledger._change(lambda db: ledger._charge_in_group(db, [request], token))
-        assert result.admitted.all()
+        assert result.charge is not None
         assert not result.charge.is_redraw
         assert result.spent == ledger.spent(USER_BLOCK) == PrivacyLoss(400)
     assert [row.kind for row in ledger.rows()] == ["charge"]
@@ -191,12 +128,12 @@ def test_a_call_whose_answer_was_lost_is_known_again(postgres):
 
 def test_what_a_retired_stream_has_spent_still_counts(url):
     a = open_ledger(url, terms("a"))
-    assert ask(a, 0, PrivacyLoss(900), (), ["ann"])[0] == {"ann"}
+    assert ask(a, 0, PrivacyLoss(900))[0]
     a.close()
     retire(url, "a")
     for name in ("b", "a"):  # the old name may begin anew, without a new budget
         ledger = open_ledger(url, terms(name))
-        assert ask(ledger, 0, PrivacyLoss(200), (), ["ann", "bob"])[0] == {"bob"}
+        assert ask(ledger, 0, PrivacyLoss(200))[1].refusal.remaining == PrivacyLoss(100, 100)
         ledger.close()
 
 
@@ -212,7 +149,7 @@ def test_streams_of_a_group_state_the_same_unit_and_caps(url):
     open_ledger(url, terms("c", "stream", group="others", capacity=PrivacyLoss(5))).close()
     # Stricter caps are those of all from then on.
     ledger = open_ledger(url, terms("b", capacity=PrivacyLoss(500, 100)))
-    assert ask(ledger, 0, PrivacyLoss(300), (), ["ann"])[0] == {"ann"}
+    assert ask(ledger, 0, PrivacyLoss(300))[0]
     ledger.close()
     reader = open_reader(url, "a")
     assert reader.terms.capacity == PrivacyLoss(500, 100)
@@ -259,40 +196,19 @@ def test_two_processes_at_once_never_pass_the_cap(postgres):
         ledger.close()
 
 
-def test_users_of_two_processes_at_once_never_pass_the_cap(postgres):
-    ledgers = [postgres.open(terms(f"s{i}", capacity=PrivacyLoss(20))) for i in range(3)]
-    granted = [dict.fromkeys(NAMES, 0) for _ in ledgers]
-
-    def charge(k):
-        for index in range(12):
-            for name in ask(ledgers[k], index, PrivacyLoss(1), (), NAMES[: 6 + 3 * k])[0]:
-                granted[k][name] += 1
-
-    with ThreadPoolExecutor(len(ledgers)) as pool:
-        list(pool.map(charge, range(len(ledgers))))
-    counts = {name: sum(each[name] for each in granted) for name in NAMES}
-    assert [counts[name] for name in NAMES] == [20] * 9 + [12] * 3
-    for ledger in ledgers:
-        ledger.verify()
-        ledger.close()
-
-
 def test_the_audit_finds_a_cap_that_was_passed(url, monkeypatch):
     """Streams that do not see each other: each keeps its own cap, and together they pass it."""
     ledgers = [open_ledger(url, terms(name)) for name in "ab"]
     for kind in ("sqlite.ledger", "postgres.ledger", "sqlite", "postgres"):
         module = sys.modules.get(f"fcstream.ledgers.{kind}")
         if module is not None and hasattr(module, "blocks_to_charge"):
-            monkeypatch.setattr(module, "blocks_to_charge", lambda terms, request, own, elsewhere: ((), None))
-    monkeypatch.setattr(
-        "fcstream.ledgers.user_budgets.has_room", lambda buckets, keys, *_: np.ones(len(keys), np.bool_)
-    )
+            monkeypatch.setattr(module, "blocks_to_charge", lambda terms, request, own, elsewhere: (("user",), None))
     for ledger in ledgers:
-        ask(ledger, 0, PrivacyLoss(600), (), ["ann"])
+        ask(ledger, 0, PrivacyLoss(600))
         ledger.close()
     monkeypatch.undo()
     reader = open_reader(url, "b")
-    with pytest.raises(LedgerDamaged, match="a user whom the streams of group 'fleet' took past the cap"):
+    with pytest.raises(LedgerDamaged, match="the streams of group 'fleet' have spent"):
         reader.verify()
     reader.close()
 

@@ -8,13 +8,12 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 from support.embedded_ledgers import LOSS, TERMS, filled
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from fcstream.ledgers import hash_chain, open_ledger
+from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -47,7 +46,7 @@ def test_verify_of_a_sound_ledger(tmp_path):
     filled(tmp_path / "l.db")
     ledger = SQLiteLedger(str(tmp_path / "l.db"))
     assert ledger.verify() == 8
-    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5, "users": 0}
+    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5}
     ledger.close()
 
 
@@ -84,25 +83,6 @@ def test_rows_that_the_head_does_not_know_are_found_out(tmp_path, seq):
     ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
     with pytest.raises(LedgerDamaged, match=r"the journal has \d+ rows, its head knows of"):
         ledger.verify()
-    ledger.close()
-
-
-def test_the_last_charge_is_found_though_an_old_row_of_the_journal_is_lost(tmp_path, monkeypatch):
-    """Else a window that is not the last one of its users could be refunded, and a group forget whom it leaves out."""
-    monkeypatch.setattr(hash_chain, "TAIL", 10)
-    users = Terms("s", "user", PrivacyLoss(1000), "{}")
-    ledger = SQLiteLedger(str(tmp_path / "l.db"), users)
-    keys = np.array(sorted([b"a" * 16, b"b" * 16]))
-    for i in range(20):
-        ledger.charge([Request(window(i), PrivacyLoss(1), (), keys)])
-        ledger.seal([SealedRelease(window(i), b"{}")])
-    ledger.close()
-    with sqlite3.connect(tmp_path / "l.db") as db:
-        db.execute("DELETE FROM journal WHERE seq = 5")
-    db.close()
-    ledger = SQLiteLedger(str(tmp_path / "l.db"), users)
-    assert ledger._tables.last_charged() == window(19)
-    assert ledger.latest_sealed(1)[0][0] == window(19)
     ledger.close()
 
 
@@ -286,26 +266,6 @@ def test_a_torn_rollback_guard_is_ignored(tmp_path, torn):
     # One line torn, the other whole: that one is believed.
     (tmp_path / "l.db-witness").write_bytes(whole[:50] + b"#" + whole[51:])
     SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
-
-
-def test_edited_users_are_found_out(tmp_path):
-    from fcstream.stream.contributions import user_key
-
-    terms = Terms("stream", "user", TERMS.capacity, "specification")
-    path = str(tmp_path / "l.db")
-    ledger = SQLiteLedger(path, terms)
-    keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
-    for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
-        ledger.charge([Request(window(i), LOSS, (), keys[i:])])
-        ledger.seal([SealedRelease(window(i), b"answer", refund)])
-    assert ledger.verify() == 6
-    assert ledger.summary()["users"] == 50
-    ledger.close()
-    with sqlite3.connect(path) as db:
-        db.execute("DELETE FROM users WHERE bucket = (SELECT max(bucket) FROM users)")
-    db.close()
-    with pytest.raises(LedgerDamaged, match="users' budgets"):
-        SQLiteLedger(path)
 
 
 OTHER = Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification")

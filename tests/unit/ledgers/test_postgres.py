@@ -9,7 +9,6 @@ import subprocess
 import sys
 import traceback
 
-import numpy as np
 import pytest
 from support.postgres import LOSS, TERMS, USERS, charged, filled
 
@@ -18,7 +17,6 @@ from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.stream.contributions import user_key
 from fcstream.testing import LedgerContract, window
 
 SECRET = "s3cretWord"
@@ -52,7 +50,7 @@ def test_verify_of_a_sound_ledger(postgres):
     filled(postgres)
     ledger = postgres.open(None)
     assert ledger.verify() == 8
-    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5, "users": 0}
+    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5}
     assert ledger.terms == TERMS
     assert ledger.releases() == [b"answer"] * 3
     assert ledger.charges() == [(window(i), LOSS) for i in range(4)]
@@ -73,7 +71,7 @@ def attempt(ledger, call, *values):
     return [
         (
             *(v.window, v.spent, v.charge and (v.charge.loss, v.charge.spent, v.charge.is_redraw), v.interrupted),
-            *(v.refusal and (str(v.refusal), v.refusal.remaining), v.admitted is not None and v.admitted.tolist()),
+            v.refusal and (str(v.refusal), v.refusal.remaining),
         )
         for v in found
     ]
@@ -87,27 +85,20 @@ def test_the_journal_is_the_embedded_ledgers_byte_for_byte(postgres, tmp_path, u
     total = PrivacyLoss.cap("5.1", "9e-6") if has_total else None
     terms = Terms("stream", unit, PrivacyLoss.cap("2.5", "5e-6"), "specification", total)
     ours, twin = postgres.open(terms), SQLiteLedger(str(tmp_path / "l.db"), terms)
-    keys = np.array(sorted(user_key(b"salt", str(i)) for i in range(40)), "S16")
 
     def request(index):
         loss = PrivacyLoss.charge(draw.choice(["0.1", "0.3", "0.7", "1.2"]), draw.choice(["0", "1e-9", "4e-7"]))
-        if unit == "user":
-            return Request(window(index), loss, (), keys[sorted(draw.sample(range(40), draw.randrange(40)))])
-        blocks = ("stream",) if unit == "stream" else tuple(str(index + k) for k in range(draw.randint(1, 3)))
+        blocks = (unit,) if unit != "event" else tuple(str(index + k) for k in range(draw.randint(1, 3)))
         return Request(window(index), loss, blocks)
 
     for _ in range(150):
-        size = 1 if unit == "user" else draw.randint(0, 3)
-        some = [draw.randrange(25) for _ in range(size)]
+        some = [draw.randrange(25) for _ in range(draw.randint(0, 3))]
         call = draw.choice(["charge", "charge", "seal", "acknowledge", "spent", "last_sealed", "unacknowledged"])
         values = ()
         if call == "charge":
             values = ([request(index) for index in some],)
         elif call == "seal":
             refund = PrivacyLoss.charge(draw.choice(["0", "0.05", "0.2"]))
-            if unit == "user":  # given back to those who were charged last: right after the charge
-                attempt(ours, "charge", charge := [request(some[0])])
-                attempt(twin, "charge", charge)
             values = ([SealedRelease(window(index), b"%d" % index, refund) for index in some],)
         elif call == "acknowledge":
             values = ([window(index) for index in some],)
@@ -118,7 +109,7 @@ def test_the_journal_is_the_embedded_ledgers_byte_for_byte(postgres, tmp_path, u
     for look in ("summary", "charges", "releases"):
         assert getattr(ours, look)() == getattr(twin, look)()
     head = twin._tables.head  # links hang on each one's salt
-    assert postgres.sql("SELECT seq, digest, users FROM {s}.streams") == [(head.seq, head.digest, head.users)]
+    assert postgres.sql("SELECT seq, digest FROM {s}.streams") == [(head.seq, head.digest)]
     ours.close()
     twin.close()
 
@@ -234,43 +225,15 @@ def test_places_that_cannot_hold_a_ledger(postgres, monkeypatch):
     postgres.open(TERMS, unsafe="yes").close()
 
 
-def test_edited_users_are_found_out(postgres):
-    ledger = postgres.open(USERS)
-    keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
-    for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
-        ledger.charge([Request(window(i), LOSS, (), keys[i:])])
-        ledger.seal([SealedRelease(window(i), b"answer", refund)])
-    assert ledger.verify() == 6
-    assert ledger.summary()["users"] == 50
-    postgres.sql("DELETE FROM {s}.users WHERE bucket = (SELECT max(bucket) FROM {s}.users)")
-    with pytest.raises(LedgerDamaged, match="users' budgets"):
-        ledger.verify()
-    ledger.close()
-
-
-def test_users_of_many_buckets(postgres):
-    """More of them than one statement writes, twice."""
-    ledger = postgres.open(USERS)
-    keys = np.unique(np.random.default_rng(0).integers(1, 256, (9000, 16), np.uint8).view("S16").ravel())
-    for index, refund in enumerate(["0.1", "0", "0"]):
-        result = ledger.charge([Request(window(index), LOSS, (), keys)])[0]
-        assert result.admitted.all() == result.admitted.any() == (index < 2)
-        ledger.seal([SealedRelease(window(index), b"answer", PrivacyLoss.charge(refund))])
-    assert ledger.summary()["users"] == len(keys)
-    assert ledger.verify() == 6
-    ledger.close()
-
-
-def test_users_who_were_charged_again_get_nothing_back(postgres):
-    """They know their last window only; to give back for an earlier one would tell of less than somebody spent."""
-    keys = np.array([b"k" * 16])
+def test_a_window_that_is_not_the_last_gets_its_refund(postgres):
+    """Users knew their last window only, so that what an earlier one had not used was lost."""
     with contextlib.closing(postgres.open(USERS)) as one, contextlib.closing(postgres.open(USERS)) as two:
-        one.charge([Request(window(0), LOSS, (), keys)])
-        two.charge([Request(window(1), LOSS, (), keys)])
-        one.seal([SealedRelease(window(0), b"answer", LOSS)])  # it stands: its value does not decide
-        assert one.spent() == LOSS * 2
-        two.seal([SealedRelease(window(1), b"answer", LOSS)])
+        one.charge([Request(window(0), LOSS, ("user",))])
+        two.charge([Request(window(1), LOSS, ("user",))])
+        one.seal([SealedRelease(window(0), b"answer", LOSS)])
         assert one.spent() == LOSS
+        two.seal([SealedRelease(window(1), b"answer", LOSS)])
+        assert one.spent() == PrivacyLoss()
         assert one.verify() == 4
 
 

@@ -21,23 +21,20 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerDamaged, LedgerError
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Request, SealedRelease, Terms
-from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
 
 def story(ledger):
     """A life of some windows, with every kind of verdict, on blocks or on users."""
-    is_user = ledger.terms.unit == "user"
-    keys = np.array(sorted(user_key(b"salt", name) for name in "abcdef"), "S16")
+    blocks = ("user",) if ledger.terms.unit == "user" else ("b", "c")
 
     def request(index):
-        return Request(window(index), LOSS, (), keys[index:]) if is_user else Request(window(index), LOSS, ("b", "c"))
+        return Request(window(index), LOSS, blocks)
 
     said = []
     for group in [[0], [1], [2, 1]]:
         for result in ledger.charge([request(index) for index in group]):
-            taken = None if result.admitted is None else result.admitted.tolist()
-            said.append((result.charge and result.charge.is_redraw, result.refusal is None, result.interrupted, taken))
+            said.append((result.charge and result.charge.is_redraw, result.refusal is None, result.interrupted))
         if group == [0]:
             ledger.seal([SealedRelease(window(0), b"zero", PrivacyLoss.charge("0.1"))])
     ledger.seal([SealedRelease(window(1), b"one"), SealedRelease(window(2), b"two")])
@@ -76,7 +73,7 @@ $$;
 def lay_fuse(place):
     """Before and after every statement on every table, and when a transaction commits."""
     place.sql(FUSE)
-    for table in ("streams", "journal", "windows", "blocks", "users"):
+    for table in ("streams", "journal", "windows", "blocks"):
         for when in ("BEFORE", "AFTER"):
             place.sql(
                 f"CREATE TRIGGER fuse_{when} {when} INSERT OR UPDATE ON {{s}}.{table} "
@@ -390,7 +387,7 @@ def test_an_interrupted_call_leaves_a_usable_ledger(postgres, monkeypatch):
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_an_older_copy_restored_under_an_open_ledger(postgres, goes_on):
     filled(postgres)
-    tables = ("streams", "journal", "windows", "blocks", "users")
+    tables = ("streams", "journal", "windows", "blocks")
     for table in tables:
         postgres.sql(f"CREATE TABLE {{s}}.old_{table} AS TABLE {{s}}.{table}")
     ledger = postgres.open()

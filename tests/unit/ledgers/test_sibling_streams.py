@@ -2,7 +2,6 @@
 name, whatever their specification, and the ledger says which setting changed from what to what."""
 
 import copy
-import itertools
 import json
 import shlex
 
@@ -22,7 +21,6 @@ from fcstream.ledgers.base import SealedRelease, Terms, WindowKey
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.ledgers.retired_streams import retire
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.ledgers.terms_check import most_of_one_user
 from fcstream.service.doctor import examine
 from fcstream.testing import window
 
@@ -171,39 +169,25 @@ def test_what_stays_possible(url, caplog):
         run(later)
 
 
-def test_a_budget_of_users_is_lowered_down_to_what_one_of_them_may_have_spent(url, caplog):
-    """It was refused by the cost of all windows together, of which a user pays only those that fit; and told before."""
+def test_a_budget_of_users_is_lowered_down_to_what_it_has_spent(url, caplog):
+    """It was told before it was refused."""
 
     def days(rho):
         mapping = keyed(url, "user", release={"rho": 0.3}, budget={"rho": rho})
         for name in ("key", "keys"):
             mapping["stream"].pop(name)
         with open_engine(Config.from_mapping(mapping)) as engine:
-            for second in range(4):  # the fourth has room for nobody who was there from the first on
+            for second in range(4):  # the fourth has no room
                 engine.push([10_000 * second], rows(1), ids=["ann"])
             return engine.close()
 
     assert len(days(1.0)) == 6
     caplog.clear()
-    with pytest.raises(LedgerMismatch, match=r"somebody may have spent \(rho=0\.9, .* cannot be lowered below"):
+    with pytest.raises(LedgerMismatch, match=r"it has spent \(rho=0\.9, .* cannot be lowered below"):
         days(0.85)
     assert not [line for line in caplog.messages if "for ever" in line]  # nothing was lowered
     assert days(0.95) == []
     assert len([line for line in caplog.messages if "for ever (rho=0.95" in line]) == 1
-
-
-def test_most_of_one_user_is_never_passed():
-    """Beside every choice of windows that a filter admits one after another."""
-    for costs in ({3: 4}, {3: 2, 4: 1}, {7: 3}, {}, {2: 1, 5: 1, 6: 2}):
-        told = most_of_one_user({PrivacyLoss(rho, 1): times for rho, times in costs.items()}, PrivacyLoss(10, 3))
-        windows = [PrivacyLoss(rho, 1) for rho, times in costs.items() for _ in range(times)]
-        for order in itertools.permutations(windows):
-            spent = PrivacyLoss()
-            for loss in order:
-                if (spent + loss).fits(PrivacyLoss(10, 3)):
-                    spent += loss
-            assert spent.fits(told)
-    assert most_of_one_user({PrivacyLoss(3): 4}, PrivacyLoss(10)) == PrivacyLoss(9)
 
 
 @pytest.mark.parametrize("unit", ["event", "stream", "user"])

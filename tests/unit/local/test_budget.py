@@ -144,7 +144,7 @@ def test_journal_reader_agrees_with_the_devices(tmp_path):
             held.compact()
         reader = DeviceJournalReader(str(path))
         assert reader.spent() == PrivacyLoss(12 * 10**7)
-        assert reader.summary() == {"charged": 0, "sealed": 12, "blocks": 3, "users": 0}
+        assert reader.summary() == {"charged": 0, "sealed": 12, "blocks": 3}
         assert sum(loss.rho_nano for _, loss in reader.charges()) == 24 * 10**7
         for one in found:
             mine = DeviceJournalReader(str(path), one.name)

@@ -171,14 +171,14 @@ def test_which_texts_of_a_user_count_depends_on_user_window_and_key():
     assert chosen() == chosen()
 
 
-def test_a_flooded_window_keeps_the_keys_of_its_users_only():
+def test_a_flooded_window_keeps_nothing():
     users = UserValues(2, b"k" * 32)
     users.add(0, as_objects(["u", "v"]), np.zeros(2, np.int64), as_objects(["a", "b"]))
     assert users.size(0) == 2
-    users.flood(0, b"k" * 32)
+    users.flood(0)
     users.add(0, as_objects(["w"]), np.zeros(1, np.int64), as_objects(["a"]))
     keys, texts = users.read(0, b"k" * 32)
-    assert (len(keys), texts) == (3, None)
+    assert (len(keys), texts) == (0, None)
     users.forget_before(1)
     assert users.is_empty
 
