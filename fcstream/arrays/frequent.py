@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError
-from ..formats.batch import as_objects
-from ..formats.rows import read_labels, whole_cells
-from ..formats.texts import MAX_BYTES, UnusableRecord, parse_text, plain_texts
+from ..formats.cells import Role, read
+from ..formats.rows import as_column, read_labels
+from ..formats.texts import MAX_BYTES
 from ..noise.samplers import Noise
 from ..releases.options import BuildContext
 from ..releases.statistics.frequent import FrequentOptions
@@ -95,11 +94,12 @@ def private_frequent(
     mechanism = options.build(BuildContext(grid, unit="stream" if ids is None else "user", texts=("value",)))
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ConfigError("must be a sequence of texts", "values")
-    cells, most = whole_cells(values), whole_of(max_bytes, "max_bytes")
-    texts = as_objects(plain_texts(cells, most))
-    usable = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
+    role = Role("label", max_bytes=whole_of(max_bytes, "max_bytes"))
+    texts, unusable = read(as_column(values), role)
+    usable = np.ones(len(texts), np.bool_)
+    usable[list(unusable)] = False
     counter = mechanism.counter(0, 1, noise)
-    reasons = Counter(_reason(cells[i], most) for i in np.flatnonzero(~usable).tolist())
+    reasons = Counter(unusable.values())
     if ids is not None:
         names, odd = read_labels(ids, len(texts))
         reasons.update(reason for i, reason in odd.items() if usable[i])
@@ -118,11 +118,3 @@ def private_frequent(
     outcome = mechanism.release(counter.view([0]), charge, noise)
     answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
     return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise, left_out)
-
-
-def _reason(cell: Any, max_bytes: int) -> str:
-    try:
-        parse_text(None if isinstance(cell, float) and cell != cell else cell, max_bytes)
-    except UnusableRecord as refused:
-        return refused.reason
-    return ""

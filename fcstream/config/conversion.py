@@ -95,6 +95,7 @@ def changed_keys(section: msgspec.Struct, free: tuple[str, ...] = ()) -> dict[st
     found = {}
     for own in msgspec.structs.fields(type(section)):
         value = getattr(section, own.name)
+        value = value.tolist() if hasattr(value, "tolist") else value  # of numpy
         default = own.default if own.default_factory is msgspec.NODEFAULT else own.default_factory()
         if own.encode_name not in free and (own.required or value != default):
             found[own.encode_name] = value

@@ -140,9 +140,11 @@ def _written_release(options: Options) -> dict[str, Any]:
 
 
 def _dates_as_text(values: Any) -> Any:
-    """Replace TOML dates without quotes by their text."""
+    """Replace TOML dates without quotes by their text, and numbers and arrays of numpy by Python's."""
     if isinstance(values, Mapping):
         return {key: _dates_as_text(value) for key, value in values.items()}
     if isinstance(values, list):
         return [_dates_as_text(value) for value in values]
+    if hasattr(values, "tolist"):
+        return values.tolist()
     return values.isoformat() if isinstance(values, (datetime.date, datetime.time)) else values

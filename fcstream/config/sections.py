@@ -197,10 +197,8 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.type == "boolean":
             return {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
         found: dict[Any, int] = {level: code for code, level in enumerate(self.levels or ())}
-        for level, code in list(found.items()):  # whole numbers and truth values may stand for their text
-            if level in ("false", "true"):
-                found.setdefault(level == "true", code)
-            elif len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:
+        for level, code in list(found.items()):  # whole numbers may stand for their text
+            if len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:
                 found.setdefault(int(level), code)
         return found
 

@@ -229,15 +229,15 @@ class Engine:
         ----------
         times_ms : int or datetime64 array (n,), or a table
             Event times, Unix milliseconds, or moments, in UTC if they have no zone. A table (a data frame of pandas or
-            polars, a table of Arrow) has everything in columns named as in the configuration, times in
-            `stream.time_unit` or as moments; then only `arrival_ms` and `positions` may be given too.
+            polars, a table of Arrow) or a list of mappings has everything in columns or fields named as configured,
+            times in `stream.time_unit` or as moments; then only `arrival_ms` and `positions` may be given too.
         points : array or data frame (n, d)
             Raw features in the configuration's order and units, if there are any; NaN says that an optional one is
             missing. A whole number is the level of a category with that text; in arrays and lists, if none of the
             levels is a whole number's text, it is the level's place, counted from 0.
         ids : sequence of str or int (n,), optional
             The user of each record: required with the unit ``user``, else refused. From 2**53 on, pandas must hold
-            them as ``Int64`` or text.
+            them as integers or text, not as floats.
         arrival_ms : int or int array (n,), optional
             Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
         positions : int array (n,), optional

@@ -15,7 +15,7 @@ from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
 from ..formats.frames import FloatTypes as FloatTypes
-from ..formats.frames import columns_of, read_points, read_table
+from ..formats.frames import columns_of, read_points, read_rows_by_name, read_table, rows_of
 from ..formats.rejections import tallied
 from ..formats.rows import identified, read_moment, read_push
 
@@ -69,7 +69,10 @@ def read_pushed(
     elif arrival_ms is None:
         arrival_ms = clock_ms()
     schema = job.schema if job.key is None else replace(job.schema, key=None)  # all of one key's part
-    if columns_of(times_ms) is None:
+    if (rows := rows_of(times_ms)) is not None:
+        _refuse_others(points, ids, keys)
+        batch, n = read_rows_by_name(schema, rows), len(rows)
+    elif columns_of(times_ms) is None:
         unit = job.terms.unit
         if (ids is None) == (unit == "user"):
             raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
@@ -80,11 +83,15 @@ def read_pushed(
             points = read_points(schema, points, types)
         batch, n = read_push(schema, times_ms, points, ids, keys, from_table=from_table)
     else:
-        for name, given in (("points", points), ("ids", ids), ("keys", keys)):
-            if given is not None:
-                raise ConfigError("must be left out with a table, which has columns for them", name)
+        _refuse_others(points, ids, keys)
         batch, n = read_table(schema, times_ms, types)
     return identified(batch, n, positions, arrival_ms)
+
+
+def _refuse_others(points: Any, ids: Any, keys: Any) -> None:
+    for name, given in (("points", points), ("ids", ids), ("keys", keys)):
+        if given is not None:
+            raise ConfigError("must be left out with a table, which has columns for them", name)
 
 
 class Rejections:

@@ -5,29 +5,32 @@ Neither rejections nor messages ever quote a record's content.
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from .cells import LONGEST_LABEL as LONGEST_LABEL
+from .cells import MAX_TIME_MS as MAX_TIME_MS
+from .cells import TIME_UNITS, Role, read, read_cell
+from .cells import Milliseconds as Milliseconds
+from .cells import parse_iso8601 as parse_iso8601
+from .cells import parse_number as parse_number
+from .cells import parse_time as parse_time
 from .envelopes import AskedFields, EnvelopeField, asked_fields
 from .paths import FieldPath
+from .plain_columns import as_objects
 from .positions import SeenPositions as SeenPositions
 from .rejections import Rejection as Rejection
 from .rejections import tallied, total
 from .texts import UnusableRecord as UnusableRecord
-from .texts import is_whole, parse_text, plain_texts
+from .texts import plain_texts
 
-TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
-PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
-"""Ticks in a millisecond of the units whose integers are divided before they could become floats."""
 MEANINGS = {
     "broken_record": "no JSON object on the line, or a wrong number of cells",
     "missing": "a field is absent, null or empty",
@@ -53,14 +56,6 @@ MEANINGS = {
 }
 """Why a record cannot be used, by the reason in dead letters."""
 REASONS = tuple(MEANINGS)
-MAX_TIME_MS = 2**53
-LONGEST_LABEL = 1024
-"""Most characters of an id (bytes, if it comes as bytes), since ids are kept until their window closes."""
-_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-_LONGEST_DATE = 10
-"""Characters of a date in ISO 8601; with an hour it has more."""
 
 
 @dataclass(slots=True)
@@ -202,6 +197,25 @@ class Schema:
             f"{_written(self.paths[name])!r}"
         )
 
+    def role(self, name: str, *, as_text: bool = False, nan: str = "missing") -> Role:
+        """Return what the cells of a field stand for; see `Role`."""
+        if name == self.time:
+            return Role("time", self.time_unit, self.dates, as_text=as_text, nan=nan)
+        missing, optional = self.missing.get(name, frozenset()), name in self.optional
+        if name in self.labels:
+            size, reason = self.texts.get(name), bad_label(self, name)
+            return Role("label", missing=missing, optional=optional, max_bytes=size, reason=reason)
+        if name in self.levels:
+            return Role("code", codes=self.levels[name], missing=missing, optional=optional)
+        as_text, doubles = as_text or name in self.quoted, None
+        if self.converts is not None:
+            doubles = partial(self.converts, self.features.index(name))
+        return Role("number", missing=missing, optional=optional, as_text=as_text, nan=nan, doubles=doubles)
+
+    def roles(self) -> dict[str, Role]:
+        """Return the role of each field."""
+        return {name: self.role(name) for name in (self.time, *self.features, *self.labels)}
+
     @property
     def labels(self) -> tuple[str, ...]:
         """The fields that hold text or whole numbers: user, key, and features that hold texts."""
@@ -234,220 +248,6 @@ def _written(place: FieldPath | EnvelopeField) -> str:
     return place.column if isinstance(place, FieldPath) else place.text
 
 
-def parse_iso8601(text: str, *, dates: bool = True) -> int:
-    """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T.
-
-    As in RFC 3339, letters may be small. `dates`: a date without a time is its midnight.
-
-    Raises
-    ------
-    ValueError, OverflowError
-    """
-    text = text.strip()
-    if not dates and len(text) <= _LONGEST_DATE:
-        raise ValueError
-    moment = datetime.fromisoformat(text.upper())
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MILLISECOND
-
-
-class Milliseconds(int):
-    """A time whose unit is milliseconds, whatever the unit of a schema is."""
-
-
-def parse_time(value: Any, unit: str, *, dates: bool = True) -> int:
-    """Convert one event time in `unit` to Unix milliseconds, rounded down; see `parse_iso8601`.
-
-    Raises
-    ------
-    Refused
-        ``missing`` or ``bad_time``.
-    """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise UnusableRecord("missing")
-    if type(value) is Milliseconds:
-        return _checked(int(value))
-    try:
-        if unit == "iso8601":
-            return parse_iso8601(value, dates=dates)
-        if unit in PER_MILLISECOND:
-            return _checked(_ticks(value) // PER_MILLISECOND[unit])
-        number = parse_number(value)
-        # Microseconds are rounded first, so that 1.001 s is 1001 ms.
-        millis = number if unit == "ms" else math.floor(round(number * 1e6) / 1e3)
-    except (ValueError, TypeError, AttributeError, OverflowError, UnusableRecord):
-        raise UnusableRecord("bad_time") from None
-    return _checked(math.floor(millis))
-
-
-def _checked(millis: int) -> int:
-    if abs(millis) > MAX_TIME_MS:
-        raise UnusableRecord("bad_time")
-    return millis
-
-
-def _ticks(value: Any) -> int:
-    """Read a whole number of ticks without making a float of it; a fraction of a tick is cut off."""
-    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
-        return int(value)
-    if is_whole(value):
-        return int(value)
-    return math.floor(parse_number(value))
-
-
-def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Convert ticks of `numerator` / `denominator` milliseconds (one of the two is 1) to milliseconds, rounded down.
-
-    Parameters
-    ----------
-    ticks : integer array (n,)
-        Of any integer type; its range is checked before it is converted, so that nothing wraps around.
-
-    Returns
-    -------
-    times_ms : int64 (n,)
-        0 where the time is out of range.
-    good : bool (n,)
-        Which times are in range: at most `MAX_TIME_MS` in absolute value.
-    """
-    most, kind = MAX_TIME_MS * denominator // numerator, np.iinfo(ticks.dtype)
-    low, high = int(kind.min), int(kind.max)
-    if low < -most or high > most:
-        low, high = int(ticks.min(initial=0)), int(ticks.max(initial=0))
-    good = np.ones(len(ticks), np.bool_)
-    if low < -most or high > most:
-        good = ticks <= min(most, int(kind.max))
-        if ticks.dtype.kind == "i":
-            good &= ticks >= max(-most, int(kind.min))
-        ticks = np.where(good, ticks, ticks.dtype.type(0))
-    wide = ticks.astype(np.int64 if ticks.dtype.kind == "i" else np.uint64, copy=False)
-    # Divided before the type is changed: unsigned nanoseconds go beyond what a signed number holds.
-    times = (wide // wide.dtype.type(denominator)).astype(np.int64, copy=False)
-    return times if numerator == 1 else times * numerator, good
-
-
-def parse_number(value: Any) -> float:
-    """Parse one feature value: an int, a float or, from text sources, the text of a number.
-
-    Raises
-    ------
-    Refused
-        ``missing``, ``not_a_number`` or ``not_finite``.
-    """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise UnusableRecord("missing")
-    if isinstance(value, str):
-        if "_" in value:
-            raise UnusableRecord("not_a_number")
-    elif not (isinstance(value, (float, np.floating)) or is_whole(value)):
-        raise UnusableRecord("not_a_number")
-    try:
-        number = float(value)
-    except ValueError:
-        raise UnusableRecord("not_a_number") from None
-    except OverflowError:
-        raise UnusableRecord("not_finite") from None
-    if not math.isfinite(number):
-        raise UnusableRecord("not_finite")
-    return number
-
-
-def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
-    """Return the code of a Boolean or of a category's level.
-
-    Raises
-    ------
-    Refused
-        ``missing`` or ``unknown_level``.
-    """
-    try:
-        code = None if isinstance(value, np.timedelta64) else codes.get(value)
-    except TypeError:  # a list, an object, or what MessagePack calls an extension
-        code = None
-    if code is None:
-        raise UnusableRecord("missing" if value is None or (isinstance(value, str) and not value) else "unknown_level")
-    return float(code)
-
-
-def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False) -> float:
-    """Return the number or code of one feature, NaN if it is missing and optional. `texts`: numbers come as text.
-
-    Raises
-    ------
-    Refused
-        See `parse_number` and `parse_level`.
-    """
-    try:
-        if name in schema.levels:
-            return parse_level(value, schema.levels[name])
-        if isinstance(value, str) and not texts and name not in schema.quoted:
-            raise UnusableRecord("not_a_number")
-        return parse_number(value)
-    except UnusableRecord as refused:
-        if refused.reason != "missing" and not _says_missing(value, schema.missing.get(name, ())):
-            raise
-        if name in schema.optional:
-            return math.nan
-        raise UnusableRecord("missing") from None
-
-
-def _says_missing(value: Any, texts: Collection[str]) -> bool:
-    """Tell whether a value that is no number and no level is a declared text for "no value"; a whole number is
-    compared as text."""
-    if not texts:
-        return False
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if is_whole(value):
-        return abs(int(value)) < MAX_TIME_MS and str(int(value)) in texts
-    return isinstance(value, str) and value.strip() in texts
-
-
-def parse_label(value: Any, reason: str = "bad_user") -> str:
-    """Read a user's id or a key: text of limited length, or a whole number, which is converted to decimal text.
-
-    Raises
-    ------
-    Refused
-        ``missing``, or `reason`.
-    """
-    if value is None or (isinstance(value, (str, bytes)) and not value):
-        raise UnusableRecord("missing")
-    if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
-        raise UnusableRecord(reason)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if not is_whole(value):
-        raise UnusableRecord(reason)
-    try:
-        return str(int(value))
-    except ValueError:  # more digits than Python writes
-        raise UnusableRecord(reason) from None
-
-
-def parse_label_of(value: Any, name: str, schema: Schema) -> str | None:
-    """Read a user's id, a key or a text; None if a text is missing and optional.
-
-    Raises
-    ------
-    Refused
-        See `parse_label` and `fcstream.formats.texts.parse_text`.
-    """
-    if name not in schema.texts:
-        return parse_label(value, bad_label(schema, name))
-    try:
-        if _says_missing(value, schema.missing.get(name, ())):
-            raise UnusableRecord("missing")
-        return parse_text(value, schema.texts[name])
-    except UnusableRecord as refused:
-        if refused.reason == "missing" and name in schema.optional:
-            return None
-        raise
-
-
 def plain_labels(values: Sequence[Any], name: str, schema: Schema) -> NDArray[np.object_]:
     """Read a whole column of users' ids, keys or texts; None or empty for rows that need the slow path."""
     if name not in schema.texts:
@@ -458,13 +258,44 @@ def plain_labels(values: Sequence[Any], name: str, schema: Schema) -> NDArray[np
     return as_objects(plain_texts(values, schema.texts[name]))
 
 
+def batch_from_cells(
+    schema: Schema,
+    columns: Mapping[str, NDArray[Any]],
+    positions: NDArray[np.int64] | None = None,
+    roles: Mapping[str, Role] | None = None,
+    read_already: Collection[str] = (),
+) -> Batch:
+    """Make a batch of plain columns (n,), one for each field of a schema.
+
+    Positions are numbers of rows, and roles those of `Schema.roles`, unless they are given. Labels that are
+    `read_already` are taken as they are. What is wrong in a row is told of the first of time, features and labels.
+    """
+    n, roles = len(columns[schema.time]), roles or schema.roles()
+    found: dict[str, NDArray[Any]] = {}
+    why: dict[int, Rejection] = {}
+    for name in reversed((schema.time, *schema.features, *schema.labels)):
+        found[name], odd = (columns[name], {}) if name in read_already else read(columns[name], roles[name])
+        for i, reason in odd.items():
+            why[i] = Rejection(reason, i if positions is None else int(positions[i]), name)
+    values = np.empty((n, len(schema.features)))
+    for k, name in enumerate(schema.features):
+        values[:, k] = found[name]
+    batch = Batch(found[schema.time], values, np.arange(n) if positions is None else positions)
+    schema.labeled(batch, [found[name] for name in schema.labels])
+    if not why:
+        return batch
+    good = np.ones(n, np.bool_)
+    good[list(why)] = False
+    return batch.pick(good, tallied(why[i] for i in sorted(why)))
+
+
 def batch_from_rows(
     rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
 ) -> Batch:
     """Make a batch on the slow path: one record at a time, with the exact reason of each rejection.
 
     It must accept exactly what `batch_from_columns` accepts, since otherwise the fate of one record would depend on its
-    neighbors. `texts`: numbers come as text.
+    neighbors. `texts`: numbers come as text. Decoders let no text of a time pass where none may be.
     """
     times: list[int] = []
     values: list[list[float]] = []
@@ -472,19 +303,21 @@ def batch_from_rows(
     kept: list[int] = []
     rejections: list[Rejection] = []
     refusals: Counter[tuple[str, int, str]] = Counter()
+    roles = {name: schema.role(name, as_text=texts, nan="not_finite") for name in (*schema.features, *schema.labels)}
+    roles[schema.time] = schema.role(schema.time, as_text=True, nan="bad_time")
     for position, row in zip(positions, rows, strict=True):
         if isinstance(row, Rejection):
             rejections.append(row)
             continue
         name = schema.time
         try:
-            time = parse_time(row.get(name), schema.time_unit, dates=schema.dates)
+            time = read_cell(row.get(name), roles[name])
             numbers = []
             for name in schema.features:
-                numbers.append(parse_feature(row.get(name), name, schema, texts=texts))
+                numbers.append(read_cell(row.get(name), roles[name]))
             texts_of = []
             for name in schema.labels:
-                texts_of.append(parse_label_of(row.get(name), name, schema))
+                texts_of.append(read_cell(row.get(name), roles[name]))
         except UnusableRecord as refused:
             refusals[refused.reason, position, name] += 1
             continue
@@ -504,13 +337,6 @@ def batch_from_rows(
 def bad_label(schema: Schema, name: str) -> str:
     """Return the reason for which a label of this name is rejected."""
     return "not_a_text" if name in schema.texts else "bad_user" if name == schema.user else "unknown_key"
-
-
-def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """Make a column of Python objects of any types."""
-    column = np.empty(len(values), np.object_)
-    column[:] = values
-    return column
 
 
 def batch_from_columns(

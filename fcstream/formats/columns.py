@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import PER_MILLISECOND, Schema, UnusableRecord, parse_iso8601, parse_number
+from .batch import Schema, UnusableRecord
+from .cells import PER_MILLISECOND, TRUTH, parse_iso8601, parse_number
 
 _LARGEST = 2**62
+_PLAIN = frozenset((str, int, float))
 
 
 def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
@@ -62,7 +64,14 @@ def coded(
         return np.fromiter((math.nan if type(value) is str else value for value in values), np.float64, count)
     if codes is None:
         return np.fromiter(values, np.float64, count)
-    return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)
+    return np.fromiter((code_or_nan(codes, value) for value in values), np.float64, count)
+
+
+def code_or_nan(codes: Mapping[Any, int], value: Any) -> float:
+    """Return the code of a text, a number or a truth value that is a level; NaN for what needs a second look."""
+    if type(value) is bool:
+        value = TRUTH[value]
+    return codes.get(value, math.nan) if type(value) in _PLAIN else math.nan
 
 
 def numbers_of(texts: Sequence[str]) -> NDArray[np.float64]:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
-    PER_MILLISECOND,
     Batch,
     Rejection,
     Schema,
@@ -31,11 +30,9 @@ from .batch import (
     batch_from_columns,
     batch_from_rows,
     merge,
-    parse_feature,
-    parse_label_of,
-    parse_time,
     plain_labels,
 )
+from .cells import PER_MILLISECOND, read_cell
 from .columns import coded, numbers_of, timestamps_of
 from .csv_dialect import BOM, COMMAS, CsvDialect
 from .envelopes import Envelope
@@ -86,7 +83,7 @@ class Objects:
         for k, name in enumerate(schema.labels):
             self._names.append(f"label{k}")
             self._fields += (name,)
-            types.append((f"label{k}", str | int))
+            types.append((f"label{k}", bool | int | float | str))
         rename = dict(zip(self._names, self._fields, strict=True))
         whole = msgspec.defstruct("Whole", [("time", time_type), *types], rename=rename, gc=False)
         record = msgspec.defstruct(
@@ -135,9 +132,7 @@ class Objects:
             records, fit = decoded(partial(map, decode), lines)
             times, columns = self._columns(records)
             labels = [
-                plain_labels(
-                    [str(text) if type(text) is int else text for text in map(get, records)], name, self._schema
-                )
+                plain_labels(list(map(_label_or_none, map(get, records))), name, self._schema)
                 for get, name in zip(self._getters[1 + len(columns) :], self._schema.labels, strict=True)
             ]
         some = lines if len(fit) == len(lines) else [lines[i] for i in fit.tolist()]
@@ -210,12 +205,8 @@ class Objects:
                 is_time = name == self._schema.time
                 value = row.get(name)
                 try:
-                    if is_time:
-                        parse_time(value, self._schema.time_unit, dates=self._schema.dates)
-                    elif name in self._schema.labels:
-                        parse_label_of(value, name, self._schema)
-                    else:
-                        parse_feature(value, name, self._schema)
+                    nan = "bad_time" if is_time else "not_finite"
+                    read_cell(value, self._schema.role(name, as_text=is_time, nan=nan))
                 except UnusableRecord as refused:
                     return Rejection(refused.reason, position, name)
                 if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
@@ -344,6 +335,11 @@ class CsvRows:
                     cells = {name: self._point(name, cell) for name, cell in cells.items()}
                 mapped.append(cells)
         return batch_from_rows(mapped, kept, self._schema, texts=True)
+
+
+def _label_or_none(value: Any) -> str | None:
+    """Return a text, and a whole number as text; None for what needs a second look."""
+    return value if type(value) is str else str(value) if type(value) is int else None
 
 
 def _whole_or_none(text: str) -> int | None:

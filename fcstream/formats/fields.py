@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -19,7 +17,6 @@ from numpy.typing import NDArray
 
 from .batch import (
     LONGEST_LABEL,
-    PER_MILLISECOND,
     Batch,
     Milliseconds,
     Rejection,
@@ -32,15 +29,14 @@ from .batch import (
     plain_labels,
 )
 from .bounds import most_rows
-from .columns import timestamps_of
+from .cells import PER_MILLISECOND
+from .columns import code_or_nan, timestamps_of
 from .envelopes import Envelope, EnvelopeField
 from .json_parts import Broken
 from .paths import ABSENT, FieldPath
 from .rejections import rejected_at, tallied
 from .texts import MOST_JOINED
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _MANY = 64
 """Records that are looked at one by one before it pays to look for equal ones."""
 _WHOLE_DIGITS = 10**1000
@@ -71,13 +67,8 @@ class RecordReader:
 
     Notes
     -----
-    What the values of a field may be:
-
-    - Numbers: int, float and Decimal; text too, if the feature has ``text = true``, if it comes from an envelope, or if
-      `read` was told that all numbers come as text. Never Booleans, except for features that are Booleans.
-    - Times: int, float or Decimal in the schema's unit, ISO 8601 text with ``iso8601``, or a datetime, whose type says
-      its unit (without a zone it is UTC).
-    - Users, keys and texts: str, bytes or int.
+    What the values of a field may be says `fcstream.formats.cells`. Numbers and times in numbers may be text if the
+    feature has ``text = true``, if it comes from an envelope, or if `read` was told that all numbers come as text.
 
     Time, user and key are looked up in the message around an element of ``[source] records`` that has no such field,
     not where it is None; a feature never is. The fields that a decoder knows by other names (the attributes of OTLP,
@@ -393,10 +384,7 @@ class RecordReader:
         kinds = set(map(type, column))
         codes = self._schema.levels.get(name)
         if codes is not None:
-            plain = (str, bool, int, float)
-            return np.fromiter(
-                (codes.get(v, math.nan) if type(v) in plain else math.nan for v in column), float, len(column)
-            )
+            return np.fromiter((code_or_nan(codes, value) for value in column), float, len(column))
         if str in kinds and (texts or name in self._schema.quoted):
             column = [_number_or_nan(value) if type(value) is str else value for value in column]
             kinds = set(map(type, column))
@@ -415,12 +403,8 @@ class RecordReader:
         is_long = isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL
         if is_long and name not in schema.labels and name not in schema.levels:
             return _UNUSABLE  # unread, since all elements of a message may share it
-        if isinstance(value, Decimal):
-            value = _of_decimal(value, schema.time_unit if name == schema.time else "")
         in_envelope = isinstance(self._places[name], EnvelopeField)
         if name == schema.time:
-            if isinstance(value, datetime):
-                return _milliseconds(value)
             if self._is_arrival:
                 return value if value is None else Milliseconds(value)
             if in_envelope and isinstance(value, bytes):
@@ -433,24 +417,6 @@ class RecordReader:
         if in_envelope and isinstance(value, bytes):
             return value.decode("utf-8", "replace")
         return value
-
-
-def _milliseconds(moment: datetime) -> Any:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        return Milliseconds((moment - _EPOCH) // _MICROSECOND // 1000)
-    except OverflowError:
-        return _UNUSABLE
-
-
-def _of_decimal(value: Decimal, unit: str) -> Any:
-    """Return a Decimal as the int or float that it stands for; whole ticks stay whole."""
-    if not value.is_finite():
-        return math.nan
-    if unit in PER_MILLISECOND and abs(value.adjusted()) < 40:
-        return int(value.to_integral_value(rounding="ROUND_FLOOR"))
-    return float(value)
 
 
 def _found(path: FieldPath, values: Sequence[Any], absent: Any = None) -> list[Any]:

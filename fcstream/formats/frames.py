@@ -5,30 +5,18 @@ A column is found by its name, like a field of a record, and every row is read i
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .batch import (
-    PER_MILLISECOND,
-    Batch,
-    Schema,
-    UnusableRecord,
-    as_objects,
-    batch_from_columns,
-    batch_from_rows,
-    merge,
-    parse_time,
-    plain_labels,
-)
-from .columns import timestamps_of
+from .batch import Batch, Schema, batch_from_cells
 from .levels import doubles_of
-from .rows import are_texts, as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
+from .paths import FieldPath
+from .plain_columns import as_objects, cells_of
+from .rows import as_column, unmasked
 
 
 def columns_of(table: Any) -> list[str] | None:
@@ -80,27 +68,32 @@ def read_table(schema: Schema, table: Any, types: FloatTypes | None = None) -> t
             found = "it has several" if name in names else f"it has {len(names)} others"
             raise ConfigError(f"must have a column {name!r} (named by `stream` and `features`), {found}", "table")
     types = _float_types(schema, table, types)
-    schema, times = _times(schema, table[schema.column(schema.time)])
-    features = [
-        (whole_cells if name in schema.levels else as_array)(table[schema.column(name)]) for name in schema.features
-    ]
-    labels = [whole_cells(table[schema.column(name)]) for name in schema.labels]
-    n = len(times)
-    numbers = [_numbers(column, name, schema) for name, column in zip(schema.features, features, strict=True)]
-    texts = [
-        plain_labels(
-            column.tolist() if name in schema.texts or are_texts(column) else list(map(_text, column)), name, schema
-        )
-        for column, name in zip(labels, schema.labels, strict=True)
-    ]
-    batch, odd = batch_from_columns(_timestamps(times, schema), numbers, np.arange(n), schema, texts)
-    if len(odd):
-        cells = [times, *features, *labels]
-        rows = [{name: _cell(column[i]) for name, column in zip(wanted, cells, strict=True)} for i in odd.tolist()]
-        batch = merge(batch, batch_from_rows(rows, odd.tolist(), schema))
+    columns = {name: as_column(table[schema.column(name)]) for name in wanted}
+    roles = {name: role._replace(doubles=None) for name, role in schema.roles().items()}
+    batch = batch_from_cells(schema, columns, roles=roles)
     for k, name in enumerate(schema.features):
         batch.values[:, k] = doubles_of(schema, name, batch.values[:, k], types[name])
-    return batch, n
+    return batch, len(columns[schema.time])
+
+
+def rows_of(records: Any) -> Sequence[Any] | None:
+    """Return the records of a list of mappings, or the only one; None for any other object."""
+    if isinstance(records, Mapping):
+        return [records]
+    is_list = isinstance(records, (list, tuple)) and len(records) > 0
+    return records if is_list and all(isinstance(record, Mapping) for record in records) else None
+
+
+def read_rows_by_name(schema: Schema, rows: Sequence[Any]) -> Batch:
+    """Make a batch of mappings, whose fields stand where the schema says; positions are numbers of rows."""
+    schema.refuse_envelopes("records that are pushed")
+    schema.refuse_elements("records that are pushed")
+    columns = {}
+    for name in (schema.time, *schema.features, *schema.labels):
+        place = schema.place(name)
+        assert isinstance(place, FieldPath)
+        columns[name] = as_objects([place.find(row) for row in rows])
+    return batch_from_cells(schema, columns)
 
 
 def read_points(
@@ -120,7 +113,7 @@ def read_points(
         column = schema.column(name)
         if names.count(column) != 1:
             raise ConfigError(f"must have one column {column!r} of numbers", "points")
-        columns[name] = as_array(table[column])
+        columns[name] = as_column(table[column])
     types = _float_types(schema, table, types)
     if not schema.texts and all(column.dtype.kind in "iuf" for column in columns.values()):
         numbers = np.column_stack(
@@ -128,84 +121,7 @@ def read_points(
         )
         if not any(np.isnan(numbers[:, k]).any() for k, name in enumerate(columns) if name in schema.levels):
             return numbers
-    cells = []
-    for name, column in columns.items():
-        if name in schema.levels or name in schema.texts:
-            cells.append(list(map(_cell, whole_cells(table[schema.column(name)]))))
-        else:
-            own = doubles_of(schema, name, column, types[name]) if column.dtype.kind == "f" else column
-            cells.append([math.nan if (found := _cell(value)) is None else found for value in own])
-    return list(zip(*cells, strict=True))
-
-
-def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
-    """Convert times to a schema's unit; date-times become milliseconds, or infinity if these are out of range.
-
-    In a column of objects each cell may be a date-time or not; all other cells have the unit of the stream.
-    """
-    times: NDArray[Any] = as_array(column)
-    if times.dtype.kind == "M":
-        timestamps, good = datetimes_to_ms(times)
-        return replace(schema, time_unit="ms"), np.where(
-            np.isnat(times), math.nan, np.where(good, timestamps.astype(np.float64), math.inf)
-        )
-    if times.dtype.kind == "O" and any(isinstance(value, (datetime, np.datetime64)) for value in times):
-        return replace(schema, time_unit="ms"), as_objects([_timestamp(value, schema) for value in times])
-    return schema, times
-
-
-def _timestamp(value: Any, schema: Schema) -> float | None:
-    """Return one cell's time in milliseconds; None if there is none, infinity if it cannot be read."""
-    if isinstance(value, np.datetime64):
-        (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
-        return None if np.isnat(value) else int(timestamp) if is_good else math.inf
-    if isinstance(value, datetime):
-        return datetime_to_ms(value) if value == value else None
-    try:
-        return parse_time(_cell(value), schema.time_unit, dates=schema.dates)
-    except UnusableRecord as refused:
-        return None if refused.reason == "missing" else math.inf
-
-
-def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
-    """Convert times to milliseconds; NaN for rows that need the slow path."""
-    if schema.time_unit == "iso8601":
-        return timestamps_of((value if type(value) is str else None for value in times), len(times), schema)
-    if times.dtype.kind in "iu" and schema.time_unit in PER_MILLISECOND:
-        whole = timestamps_of(np.ma.getdata(times), len(times), schema)
-        return np.where(np.ma.getmaskarray(times), math.nan, whole)
-    if schema.time_unit in PER_MILLISECOND:
-        return timestamps_of(times, len(times), schema)
-    if times.dtype.kind in "iuf":
-        return timestamps_of(unmasked(times), len(times), schema)
-    numbers = [float(value) if type(value) in (int, float) and abs(value) < 1e300 else math.nan for value in times]
-    return timestamps_of(np.array(numbers, np.float64), len(times), schema)
-
-
-def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.float64]:
-    """Read a feature's numbers or codes; NaN for rows that need the slow path."""
-    if name not in schema.levels:
-        if column.dtype.kind in "iuf":
-            return unmasked(column)
-        return np.full(len(column), math.nan)
-    codes, cells = schema.levels[name], map(_cell, column)
-    plain = (str, bool, int, float)
-    return np.array([codes.get(cell, math.nan) if isinstance(cell, plain) else math.nan for cell in cells], np.float64)
-
-
-def _text(value: Any) -> str | None:
-    """Read users' ids or keys as text; None for rows that need the slow path."""
-    if type(value) is int and abs(value) < 10**1000:
-        return str(value)
-    return value if type(value) is str else None
-
-
-def _cell(value: Any) -> Any:
-    """Convert one cell to a Python value; None if it is empty."""
-    if value is np.ma.masked:
-        return None
-    if isinstance(value, (np.datetime64, np.timedelta64)):  # as Python's own they may be integers
-        return None if np.isnat(value) else value
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and math.isnan(value) else value
+    for name, cells in columns.items():
+        if name in types and cells.dtype.kind == "f":
+            columns[name] = doubles_of(schema, name, unmasked(cells), types[name])
+    return list(zip(*map(cells_of, columns.values()), strict=True))

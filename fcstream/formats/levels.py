@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import Schema, UnusableRecord, parse_feature, parse_number
+from .batch import Schema, UnusableRecord
+from .cells import parse_number, plain, read, read_cell
 from .texts import is_whole
-
-_FEW = 64  # cells that are looked up one by one sooner than together
 
 
 def doubles_of(schema: Schema, name: str, cells: NDArray[Any], kind: Any = None) -> NDArray[np.float64]:
@@ -42,12 +41,11 @@ def code_of(value: Any, name: str, schema: Schema, as_texts: bool) -> float:
     ------
     UnusableRecord
     """
-    if not (is_whole(value) or isinstance(value, (float, np.floating))):
-        return parse_feature(value, name, schema)
-    number = math.nan if name in schema.optional and value != value else parse_number(value)
-    if as_texts and number == number:
-        return parse_feature(int(value) if number == math.floor(number) else number, name, schema)
-    return _place(number)
+    value = plain(value)
+    is_number = is_whole(value) or (isinstance(value, float) and value == value)
+    if as_texts or not is_number:
+        return float(read_cell(value, schema.role(name)))
+    return _place(parse_number(value))
 
 
 def codes_of(
@@ -55,27 +53,14 @@ def codes_of(
 ) -> tuple[NDArray[np.float64], dict[int, str]]:
     """Read a column of numbers as codes; also tells which rows are unusable, and why.
 
-    NaN, and places beyond the last level, are left to the range check.
+    Places beyond the last level are left to the range check, and so is NaN among them.
     """
-    odd: dict[int, str] = {}
-    if not as_texts:
-        with np.errstate(invalid="ignore"):
-            return column, dict.fromkeys(np.flatnonzero(np.floor(column) < column).tolist(), "unknown_level")
-    found, rows = np.array(column, np.float64), np.flatnonzero(~np.isnan(column))
-    if len(column) > _FEW:
-        whole = {level: code for level, code in schema.levels[name].items() if type(level) is int}
-        levels = np.array(sorted(whole), np.float64)
-        places = np.array([whole[level] for level in sorted(whole)], np.float64)
-        at = np.minimum(np.searchsorted(levels, column), len(levels) - 1)
-        known = levels[at] == column
-        found[known] = places[at[known]]
-        rows = rows[~known[rows]]
-    for i in rows.tolist():
-        try:
-            found[i] = parse_feature(float(column[i]), name, schema)
-        except UnusableRecord as refused:
-            odd[i] = refused.reason
-    return found, odd
+    if as_texts:
+        codes, odd = read(column, schema.role(name))
+        codes[np.isnan(column)] = math.nan
+        return codes, {i: reason for i, reason in odd.items() if column[i] == column[i]}
+    with np.errstate(invalid="ignore"):
+        return column, dict.fromkeys(np.flatnonzero(np.floor(column) < column).tolist(), "unknown_level")
 
 
 def read_codes(

@@ -47,7 +47,7 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         if abs(int(value)) >= 10**4000:  # Python writes no much longer ones
             raise UnusableRecord("too_long")
         value = str(int(value))
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         raise UnusableRecord("missing")
     if not isinstance(value, str):
         raise UnusableRecord("not_a_text")

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from .batch import PER_MILLISECOND, Schema
+from .batch import Schema
 from .bounds import most_rows
+from .cells import PER_MILLISECOND
 from .paths import ABSENT, FieldPath
 
 Steps = tuple[str | int, ...]

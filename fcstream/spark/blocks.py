@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..formats.batch import Batch, as_objects
+from ..formats.batch import Batch
+from ..formats.plain_columns import as_objects
 from ..stream.admission import Admitted
 
 

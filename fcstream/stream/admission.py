@@ -124,7 +124,8 @@ def _check_values(
     if bad.any():
         rows = np.flatnonzero(bad)
         firsts = np.argmin(inside[rows], axis=1)  # the first feature that is wrong
-        reasons = np.where(np.isfinite(batch.values[rows, firsts]), "out_of_range", "not_finite")
+        odd = batch.values[rows, firsts]
+        reasons = np.where(np.isfinite(odd), "out_of_range", np.where(np.isnan(odd), "missing", "not_finite"))
         if absent is not None:
             reasons = np.where(absent[rows, firsts], "missing", reasons)
         for k, reason in sorted(set(zip(firsts.tolist(), reasons.tolist(), strict=True))):

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from ..formats.batch import as_objects
+from ..formats.plain_columns import as_objects
 from .contributions import KEY_BYTES, UserWindows, user_key
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..formats.batch import as_objects
+from ..formats.plain_columns import as_objects
 
 NO_TEXTS: Mapping[str, NDArray[np.object_]] = {}
 

@@ -821,7 +821,7 @@ FAULTS = [
     # -- streams -------------------------------------------------------------------------------------------------------
     Fault(
         "a record that counts as often as it is delivered",
-        "formats/batch.py",
+        "formats/positions.py",
         "            new &= (run < 0) | (ordered > self._ends[run])\n",
         "            new |= run < 0\n",
         (f"{STREAM}_fault_a_duplicate_that_counts",),
@@ -831,7 +831,7 @@ FAULTS = [
         "formats/fields.py",
         "            around = [outer[owner] for owner in owners]\n",
         "            around = column[-1:] + column[:-1]\n",
-        ("unit/formats/test_fields.py::test_elements_inherit_what_they_lack",),
+        ("unit/formats/test_fields.py::test_elements_inherit_time_user_and_key_where_they_lack_them",),
     ),
     Fault(
         "an end of a range that admission knows and a sensitivity does not",

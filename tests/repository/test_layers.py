@@ -233,6 +233,8 @@ INSIDE = {
         "paths",
         "rejections",
         "envelopes",
+        "cells",
+        "plain_columns",
         "texts",
         "bounds",
     ],

@@ -128,7 +128,7 @@ def test_types_of_columns(tmp_path, kind):
         ({"a": ["secret"]}, "column 'a', it has the type string: it holds no numbers"),
         ({"a": [[1.0]]}, "column 'a', it has the type list.*: it holds no numbers"),
         ({"ts": [True]}, "column 'ts', it has the type bool: it holds no times"),
-        ({"id": [1.5]}, "column 'id', it has the type double: it holds neither texts nor whole numbers"),
+        ({"id": [[1.5]]}, "column 'id', it has the type list.*: it holds neither texts nor whole numbers"),
     ],
 )
 def test_columns_that_could_never_be_read_are_told_before_anything_is(tmp_path, kind, changed, what):

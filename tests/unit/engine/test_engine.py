@@ -49,7 +49,7 @@ def test_bad_rows_are_rejected_one_by_one():
     raw[1, 0], raw[2, 1], raw[3, 0], raw[4, 1] = np.nan, np.inf, 999, -1
     eng.push([0, 1, 2, 3, 4, -1, 60_000, 10**14], raw, positions=np.arange(8) + 100)
     assert [(r.reason, r.position, r.field) for r in rejected] == [
-        ("not_finite", 101, "a"),
+        ("missing", 101, "a"),
         ("not_finite", 102, "b"),
         ("out_of_range", 103, "a"),
         ("out_of_range", 104, "b"),
@@ -57,7 +57,7 @@ def test_bad_rows_are_rejected_one_by_one():
         ("time_out_of_range", 106, None),
         ("time_out_of_range", 107, None),
     ]
-    assert eng.rejected == {"not_finite": 2, "out_of_range": 2, "time_out_of_range": 3}
+    assert eng.rejected == {"missing": 1, "not_finite": 1, "out_of_range": 2, "time_out_of_range": 3}
     assert eng._records.counter.size(0) == 1
 
 
@@ -179,7 +179,7 @@ def test_odd_arrays():
     eng.push([1, 2, 3], masked)
     eng.push(np.array([np.inf, 1, 2], np.float16), good)
     eng.push([1, 2], good[:2], positions=[2**53, 2**53 + 1])
-    assert [r.reason for r in rejected] == ["not_finite", "bad_time"]
+    assert [r.reason for r in rejected] == ["missing", "bad_time"]
     assert eng._records.counter.size(0) == 6
     with pytest.raises(ConfigError, match="points"):
         eng.push([1], np.array(None, object))

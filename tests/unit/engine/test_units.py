@@ -89,7 +89,7 @@ def test_order_and_batches_change_nothing_about_users(per_user):
     assert found == {user_key(b"s", name).rstrip(b"\0"): point for name, point in wanted.items()}
 
 
-@pytest.mark.parametrize("bad", [None, "", True, 1.5, ["a"]])
+@pytest.mark.parametrize("bad", [None, "", {}, 1.5, ["a"]])
 def test_ids_that_are_none(bad):
     reasons = []
     eng = Engine(sample(stream=USERS), on_rejection=reasons.extend)

@@ -282,11 +282,11 @@ def naive_record(schema, cells):
         value = cells[name]
         if value is None or value == "":
             return "missing", name
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, str))
-            or (isinstance(value, str) and len(value) > 1024)
-        ):
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            value = int(value)
+        if not isinstance(value, (int, str)) or (isinstance(value, str) and len(value) > 1024):
             return "bad_user" if name == schema.user else "unknown_key", name
         out.append(str(value))
     return out
