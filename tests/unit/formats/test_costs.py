@@ -1,6 +1,6 @@
 """No message costs much more than others of its length: a search in the grammar of each format, of a minute in all.
 
-`python tests/unit/formats/test_costs.py SECONDS` searches for longer, and prints the worst messages of each format.
+`PYTHONPATH=tests python tests/unit/formats/test_costs.py SECONDS` searches for longer and prints the worst of each.
 """
 
 import random
