@@ -203,7 +203,7 @@ def test_who_is_always_there_may_have_no_room():
 
 
 def test_a_second_try_for_users_counts_nobody_twice(monkeypatch):
-    """The first draw fails; until the second, somebody else comes, who was not charged."""
+    """The first draw fails; until the second, somebody else comes, whom the public charge covers too."""
     shape = {"stream": USERS, "release": {**COUNT, "rho": 500.0}, "budget": {"rho": 500.0}, "window": LIVE}
     engine = Engine(sample(**shape), noise=Noise(SeededEntropy(1)))
     engine.push([0] * 9, rows(9), ids=np.arange(9), arrival_ms=0)
@@ -213,9 +213,9 @@ def test_a_second_try_for_users_counts_nobody_twice(monkeypatch):
         engine.advance(12_001)
     monkeypatch.setattr(NoisyCount, "release", real)
     engine.push([0] * 3, rows(3), ids=[7, 8, 9], arrival_ms=1)
-    assert [r.count for r in engine.advance(12_001)] == [9]
+    assert [r.count for r in engine.advance(12_001)] == [10]
     engine.push([10_000] * 10, rows(10), ids=np.arange(10), arrival_ms=10_000)
-    assert [r.reason for r in engine.advance(22_001)] == ["budget_exhausted"]  # for 9 too, who was never counted
+    assert [r.reason for r in engine.advance(22_001)] == ["budget_exhausted"]
 
 
 def test_refunds_reach_the_total_and_the_unit_alike():
