@@ -127,6 +127,8 @@ class ArrowRows:
             moments = (ticks.fill_null(0) if column.null_count else ticks).to_numpy()
             moments = np.maximum(moments, -(2**63) + 1).view(f"datetime64[{column.type.unit}]")  # the least is NaT
             return np.ma.array(moments, mask=column.is_null().to_numpy()) if column.null_count else moments
+        if column.null_count == 0 and self._arrow.types.is_primitive(column.type):
+            return np.asarray(column.to_numpy())
         if not self._is_text(column):
             return np.asanyarray(as_array(column))
         try:
