@@ -20,11 +20,12 @@ from fcstream import Engine
 from fcstream.engine.intake import read_pushed
 
 WINDOWS = 10
-CORE = {"kind": "mean", "radius": 2.0, "rho": 0.2, "delta": 1e-9, "size_hint": 5000, "outliers": "leave_out"}
+CORE = {"kind": "mean", "radius": 2.0, "rho": 0.2, "delta": 1e-9, "size_hint": 5000}
+MEAN = {**CORE, "outliers": "leave_out"}
 ANSWERS = [
-    {"name": "mean", **CORE},
+    {"name": "mean", **MEAN},
     {"name": "variance", **CORE, "kind": "variance"},
-    {"name": "another mean", **CORE, "rho": 0.1},
+    {"name": "another mean", **MEAN, "rho": 0.1},
     {"name": "count", "kind": "count", "rho": 0.1},
     {"name": "sum", "kind": "sum", "rho": 0.1},
     {"name": "low", "kind": "count", "rho": 0.1, "where": {"a": {"max": 0.0}}},

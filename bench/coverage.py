@@ -24,7 +24,6 @@ of records, and have no intervals.
 `--share 10` takes a tenth of the cells; `--turn` says which (by default the day's number). Two processes.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
@@ -41,19 +40,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Numba asks for the package `coverage`, and must not find this file, whose name is the same.
-_path, _own = sys.path.copy(), sys.modules.pop("coverage", None)
-sys.path[:] = [folder for folder in _path if Path(folder).resolve() != Path(__file__).resolve().parent]
-import numba  # noqa: F401
-
-sys.path[:] = _path
-if _own is not None:
-    sys.modules["coverage"] = _own
+if __name__ == "coverage":  # Numba asks for the package of this name, and must not find this file
+    raise ImportError("this is a measurement, not the package")
 
 import numpy as np
 from numpy.typing import NDArray

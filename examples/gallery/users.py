@@ -2,8 +2,7 @@
 When a budget is used up
 ========================
 
-With the unit ``user`` there is one budget for ever, of whoever is always there. A count per hour, and what happens
-after ten of them.
+With the unit ``user`` one budget lasts for ever. It pays for ten counts, one an hour, and not for the eleventh.
 """
 
 # %%

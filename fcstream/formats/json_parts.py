@@ -71,6 +71,10 @@ def parse_elements(line: bytes, path: FieldPath, most: int) -> Any:
     ------
     ValueError, RecursionError
         There is no list at that path that ends, or what is around it is no JSON.
+
+    Source
+    ------
+    Specification 8.10; ours.
     """
     outline = _Outline.of(line)
     start = _blank(line, 0)
