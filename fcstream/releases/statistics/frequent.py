@@ -355,7 +355,9 @@ def interval_of_told(counts: NDArray[np.int64], threshold: int, sigma: float) ->
     def above(least: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.float64]:
         """Chance that a number with its noise is at least so large, given that it reaches the threshold."""
         own, all_told = (np.clip(x - number + 2 * reach, 0, len(tail) - 1) for x in (least, threshold))
-        found: NDArray[np.float64] = tail[own] / tail[all_told]
+        # Where no double is so small as the chance to be told, that of one more record is nothing beside it.
+        one = (own <= all_told).astype(np.float64)
+        found: NDArray[np.float64] = np.divide(tail[own], tail[all_told], out=one, where=tail[all_told] > 0)
         return found
 
     told = threshold + near

@@ -1,6 +1,7 @@
 """Bounds of what moved and left out records change hold for any records in the public ranges, without any noise."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -95,19 +96,19 @@ def test_only_what_says_nothing_is_null():
     assert not useful(np.array([[np.nan, np.nan]]), np.array([np.nan]))[1]  # a number that is not told needs no word
 
 
-@pytest.mark.parametrize(("sigma", "threshold"), [(5.0, 31), (1.3, 9), (0.4, 3), (2.236, 14)])
+@pytest.mark.parametrize(("sigma", "threshold"), [(5.0, 31), (1.3, 9), (0.4, 3), (2.236, 14), (0.02, 2), (0.05, 4)])
 def test_intervals_of_told_texts_are_those_of_the_slow_twin(sigma, threshold):
     reach = int(30 * sigma) + threshold + 5
-    law = {k: math.exp(-k * k / (2 * sigma * sigma)) for k in range(-reach, reach + 1)}
+    law = {k: Decimal(-k * k / (2 * sigma * sigma)).exp() for k in range(-reach, reach + 1)}
 
     def above(least, number):
         return sum(p for k, p in law.items() if number + k >= least)
 
     counts = np.array([threshold, threshold + 1, threshold + 2, threshold + 5, threshold + 20])
     for count, (low, high) in zip(counts.tolist(), interval_of_told(counts, threshold, sigma).tolist(), strict=True):
-        lows = [t for t in range(1, count + 1) if above(count, t) >= 0.025 * above(threshold, t)]
+        lows = [t for t in range(1, count + 1) if above(count, t) >= above(threshold, t) / 40]
         within = range(count, count + int(6 * sigma) + 3)
-        highs = [t for t in within if above(threshold, t) - above(count + 1, t) >= 0.025 * above(threshold, t)]
+        highs = [t for t in within if above(threshold, t) - above(count + 1, t) >= above(threshold, t) / 40]
         assert (low, high) == (lows[0], max(highs, default=count))
 
 
