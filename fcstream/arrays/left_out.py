@@ -61,6 +61,10 @@ def count_left_out(
     ------
     UnusableRecords
         There are rows, and none can be used.
+
+    Source
+    ------
+    Specification 13.2.
     """
     found: Counter[str] = Counter(odd)
     if kept < len(rows):

@@ -126,6 +126,10 @@ class FirstRecords:
     ----------
     job : Job
         Nothing is looked at unless its clock is ``eof``: live streams have alarms instead.
+
+    Source
+    ------
+    Specification 13.2.
     """
 
     def __init__(self, job: Job) -> None:

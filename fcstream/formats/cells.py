@@ -100,6 +100,10 @@ def read_cell(cell: Any, role: Role) -> Any:
     ------
     UnusableRecord
         With a reason of `fcstream.formats.batch.MEANINGS`.
+
+    Source
+    ------
+    Specification 13.5.
     """
     value = plain(cell)
     if role.kind == "time":
@@ -125,6 +129,10 @@ def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
         Meaningless in rows that have none.
     odd : dict of int to str
         These rows, and why.
+
+    Source
+    ------
+    Specification 13.5.
     """
     has_nulls = np.ma.is_masked(column)
     if not has_nulls and (settled := _settled(np.ma.getdata(column), role)) is not None:

@@ -97,13 +97,20 @@ class NestedObjects:
         if len(fit) == len(lines) and not odd:
             return found
         again = np.setdiff1d(np.arange(len(lines)), np.delete(fit, odd)).tolist()
-        if len(again) > len(lines) // 2:
-            self._guess(lines[again[0]])
         others = [envelopes[i] for i in again] if envelopes else ()
-        return merge(found, self._careful([lines[i] for i in again], positions[again].tolist(), others))
+        most = len(again) > len(lines) // 2
+        return merge(found, self._careful([lines[i] for i in again], positions[again].tolist(), others, guesses=most))
 
-    def _careful(self, lines: Sequence[bytes], positions: Sequence[int], envelopes: Sequence[Envelope]) -> Batch:
-        messages = []
+    def _careful(
+        self,
+        lines: Sequence[bytes],
+        positions: Sequence[int],
+        envelopes: Sequence[Envelope],
+        *,
+        guesses: bool = False,
+    ) -> Batch:
+        """Read messages one by one; with `guesses` the first one's shape is taken for that of those that follow."""
+        messages: list[Any] = []
         known: set[bytes] = set()  # short ones that are broken
         for line, position in zip(lines, positions, strict=True):
             if line not in known:
@@ -114,6 +121,9 @@ class NestedObjects:
                     if len(line) <= SHORT:
                         known.add(line)
             messages.append(Rejection("broken_record", position))
+        if guesses and not isinstance(messages[0], Rejection):
+            with suppress(Untyped):
+                self._shape = shape_of(self._schema, messages[0])
         return self._reader.read(messages, positions, envelopes)
 
     def _message(self, line: bytes) -> Any:

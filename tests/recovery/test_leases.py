@@ -13,6 +13,7 @@ from support.proxy import Proxy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
 from fcstream.ledgers import Request, SealedRelease, Terms, WindowKey, open_ledger
+from fcstream.ledgers.postgres import statements
 
 psycopg = pytest.importorskip("psycopg")
 lead = pytest.importorskip("fcstream.ledgers.postgres.leader")
@@ -135,7 +136,7 @@ def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, sho
 
             def slow(db):
                 with db.transaction():
-                    mine._charge(db, request(0), mine._token(), None)
+                    statements.charge(db, mine._schema, mine._token(), [mine._last_row], [[request(0)]])
                     one._closing.set()
                     taker.start()
                     assert not taken.wait(1.5 * lead.LEASE_S)

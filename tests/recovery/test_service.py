@@ -145,7 +145,7 @@ def test_streams_of_one_process_have_names_of_their_own(folder):
 @pytest.mark.beside
 def test_a_stream_that_would_never_release_is_refused(folder):
     with running(folder) as it:
-        mean = {"kind": None, "radius": 1.0, "rho": 0.1, "delta": 1e-9, "size_hint": 20}
+        mean = {"kind": None, "radius": 1.0, "rho": 0.1, "delta": 1e-9, "size_hint": 20, "outliers": "leave_out"}
         it.configure(release=mean, budget={"delta": 1e-6})
         it.start("c.toml")
         _, errors = it.process.communicate(timeout=120)

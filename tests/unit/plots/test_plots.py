@@ -87,7 +87,7 @@ def test_every_kind_has_a_picture(name, tmp_path):
     found = streamed(sections)
     assert any(one.value is not None for one in found)
     text = drawn(found, tmp_path)
-    for label in (*labels, "time (UTC)", "stream 't': ", "guarantee for ever: rho 4, delta 1e-06", "NOT PRIVATE"):
+    for label in (*labels, "time (UTC)", "stream 't': ", "guarantee of one process: rho 4, delta 1e-06", "NOT PRIVATE"):
         assert f">{label}" in text or label in text, label
     if any(one.reason for one in found):
         assert "refused: too_few" in text

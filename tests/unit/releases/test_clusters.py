@@ -17,7 +17,7 @@ from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.cores.replacement import ReplacedFilter, ReplacedSizeFilter, tail_quantile
-from fcstream.errors import ConfigError
+from fcstream.errors import ConfigError, UnusableRecords
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydStep, nearest_labels
 from fcstream.releases.clusters.tuples import (
@@ -196,7 +196,6 @@ DEGENERATE = {
     "one row": np.array([[0.1, 0.2]]),
     "no row": np.empty((0, 2)),
     "all outside": np.full((6000, 2), 3.0),
-    "not finite": np.full((6000, 2), np.nan),
 }
 
 
@@ -212,6 +211,13 @@ def test_degenerate_data_are_refused_at_the_loss_that_is_reported(name, oracle):
     assert answer.reason == "no_radius"
     assert answer.spent == PrivacyLoss(mechanism.average.radius_nano)
     assert not answer.private
+
+
+def test_rows_that_are_all_no_numbers_charge_nothing():
+    with pytest.raises(UnusableRecords, match="missing"):
+        fcstream.private_centers(
+            np.full((6000, 2), np.nan), 3, ball=1, rho=1, delta=1e-8, size_hint=6000, step=STEP, noise=seeded()
+        )
 
 
 @pytest.mark.slow

@@ -79,4 +79,4 @@ def test_log_ready_metric_page_report_and_exit_code_say_it(tmp_path):
     assert report.exit_code == 0, report.output
     short = report.output[report.output.index('<section id="summary"') :]
     text = "The budget is used up: another window has no room and gets no value."
-    assert text in short[: short.index("Every second a program publishes")]
+    assert text in short[: short.index("A program publishes about its records")]
