@@ -349,7 +349,7 @@ def test_hostile_packs_in_cbor():
         parts = [decoder.decode([body], i) for i, body in enumerate(group)]
         assert whole.positions.tolist() == [x for part in parts for x in part.positions.tolist()]
         assert whole.values.tolist() == [x for part in parts for x in part.values.tolist()]
-        assert reasons(whole) == [x for part in parts for x in reasons(part)]
+        assert Counter(reasons(whole)) == Counter(x for part in parts for x in reasons(part))
 
 
 @pytest.mark.parametrize("format", ["senml", "senml-cbor"])
@@ -396,7 +396,7 @@ def test_hostile_packs(options):
         assert whole.times_ms.tolist() == [x for part in parts for x in part.times_ms.tolist()]
         assert whole.values.tolist() == [x for part in parts for x in part.values.tolist()]
         assert whole.users.tolist() == [x for part in parts for x in part.users.tolist()]
-        assert reasons(whole) == [x for part in parts for x in reasons(part)]
+        assert Counter(reasons(whole)) == Counter(x for part in parts for x in reasons(part))
 
 
 def test_a_long_base_name_is_not_copied_for_each_entry():
