@@ -12,7 +12,7 @@ from ..config import Config, Job
 from ..config.job import FINDER
 from ..errors import BudgetTooSmall, LedgerDamaged, LedgerError
 from ..ledgers import Ledger, WindowKey, each_reader, is_foreign, open_reader
-from ..ledgers.base import TOTAL_BLOCK, Terms
+from ..ledgers.base import TOTAL_BLOCK, Terms, part_name
 from ..runtime.words import many
 from .engine import Engine
 from .keyed import KeyedEngine
@@ -39,6 +39,11 @@ class _Demand(NamedTuple):
     spent: Callable[[str], PrivacyLoss]
     loss: PrivacyLoss
     windows: int
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is the search for keys of a stream that finds them."""
+        return self.terms.stream == part_name(self.terms.root, FINDER)
 
 
 def check_unopened(config: Config) -> None:
@@ -160,50 +165,88 @@ def _too_small(config: Config, demands: Sequence[_Demand], is_bound: bool) -> Bu
     for each in demands:
         if each.windows:
             pots.setdefault(each.terms.group or each.terms.stream, []).append(each)
+    short: list[_Shortage] = []
     for held in pots.values():
         terms = held[0].terms
         names = [] if terms.unit == "event" else [terms.unit]
         for block in names if terms.total is None else [*names, TOTAL_BLOCK]:
             spent = held[0].spent(block)
-            if not _cost(held, _longest(held)).fits(terms.cap(block).missing(spent)):
-                return _error(config, held, block, spent, is_bound)
-    return None
+            left = terms.cap(block).missing(spent).parts
+            found = [_Shortage(held, block, spent, part, left[i]) for i, part in enumerate(("rho", "delta"))]
+            short += [each for each in found if each.cost(each.most) > each.left]
+    return _error(config, short, is_bound) if short else None
 
 
-def _longest(held: Sequence[_Demand]) -> int:
-    return max(each.windows for each in held)
+class _Shortage(NamedTuple):
+    """A block that has less left of one part, rho or delta, than the streams that share it may ask for."""
+
+    held: Sequence[_Demand]
+    block: str
+    spent: PrivacyLoss
+    part: str
+    left: int
+
+    @property
+    def most(self) -> int:
+        """How many windows the longest of the streams has."""
+        return max(each.windows for each in self.held)
+
+    @property
+    def lasts(self) -> int:
+        """For how many windows there is room."""
+        fits_not = bisect.bisect_left(range(1, self.most + 1), True, key=lambda windows: self.cost(windows) > self.left)
+        return int(fits_not)
+
+    def cost(self, windows: int, *, searches: bool | None = None) -> int:
+        """Return what so many windows cost; of streams with fewer, such as searches, in proportion."""
+        place = ("rho", "delta").index(self.part)
+        return sum(
+            each.loss.parts[place] * -(-each.windows * windows // self.most)
+            for each in self.held
+            if searches in (None, each.is_search)
+        )
+
+    def room(self) -> tuple[int, int]:
+        """Return what searches for keys leave to the windows, and what these ask for."""
+        fixed, asked = (self.cost(self.most, searches=each) for each in (True, False))
+        return max(0, self.left - fixed), asked
 
 
-def _cost(held: Sequence[_Demand], windows: int) -> PrivacyLoss:
-    """Return what so many windows cost; of streams with fewer, such as searches, in proportion."""
-    longest = _longest(held)
-    return sum((each.loss * -(-each.windows * windows // longest) for each in held), _NOTHING)
-
-
-def _error(config: Config, held: Sequence[_Demand], block: str, spent: PrivacyLoss, is_bound: bool) -> BudgetTooSmall:
-    """Say how long a budget lasts, and what helps."""
-    terms, count = held[0].terms, _longest(held)
-    left = terms.cap(block).missing(spent)
-    lasts = bisect.bisect_left(range(1, count + 1), True, key=lambda windows: not _cost(held, windows).fits(left))
-    text = f"lasts {lasts} of {many(count, 'window')}"
-    if spent != _NOTHING:
+def _error(config: Config, short: Sequence[_Shortage], is_bound: bool) -> BudgetTooSmall:
+    """Say how long a budget lasts, and what helps against all that is short."""
+    first = min(short, key=lambda each: each.lasts)
+    lasts, block, terms = first.lasts, first.block, first.held[0].terms
+    text = f"lasts {lasts} of {many(first.most, 'window')}"
+    if first.spent != _NOTHING:
         group = "" if terms.group is None or terms.group.endswith("/") else f" by group {terms.group!r}"
-        text += f", since {spent} of {terms.cap(block)} is spent{group}"
-    cost = _cost(held, count)
-    part = "rho" if cost.rho_nano > left.rho_nano else "delta"
-    helps = []
-    if not is_bound and left.parts[part == "delta"]:
-        asked = round(getattr(config.releases[0], "rho", 0.0) * RHO_UNIT)
-        least = _rounded_down(asked * left.rho_nano // cost.rho_nano) if part == "rho" else 0
-        is_known = least and len(config.releases) == 1
-        helps = [f"lower release.{part}" + (f" to {least / RHO_UNIT:g}" if is_known else ""), "use longer windows"]
+        text += f", since {first.spent} of {terms.cap(block)} is spent{group}"
+    helps = [] if is_bound else _smaller_costs(config, short)
     helps += ["let window.end be earlier"] if lasts else []
     helps += [] if helps else ["take a new stream with a budget of its own, which adds up with this one"]
-    rest = f"release {lasts} and refuse the rest" if lasts else "have all of them refused"
+    rest = "have all of them refused"
+    if sum(not each.is_search for each in first.held) > 1:  # keys, which are answered one after the other
+        rest = "release what there is room for and refuse the rest"
+    elif lasts:
+        rest = f"release {lasts} and refuse the rest"
     return BudgetTooSmall(
         f'{text}: {", or ".join(helps)}; to {rest}, write budget.exhausted = "refuse"',
-        f"budget.{'total_' if block == TOTAL_BLOCK else ''}{part}",
+        f"budget.{'total_' if block == TOTAL_BLOCK else ''}{first.part}",
     )
+
+
+def _smaller_costs(config: Config, short: Sequence[_Shortage]) -> list[str]:
+    """Say what may cost less, so that all blocks have room; nothing if one has nothing left."""
+    if any(each.left == 0 for each in short):
+        return []
+    lower: dict[str, None] = {}
+    asked = round(getattr(config.releases[0], "rho", 0.0) * RHO_UNIT)
+    values = [asked * room // cost for room, cost in (each.room() for each in short if each.part == "rho") if cost]
+    least = _rounded_down(min(values, default=0)) if len(config.releases) == 1 else 0
+    for each in short:
+        room, _ = each.room()
+        value = f" to {least / RHO_UNIT:g}" if each.part == "rho" and least else ""
+        lower[f"release.{each.part}{value}" if room else f"stream.keys.{each.part}"] = None
+    return [f"lower {' and '.join(lower)}", "use longer windows"]
 
 
 def _rounded_down(value: int) -> int:

@@ -181,6 +181,12 @@ class Stream:
         if job.finder is not None:
             ledgers = self._in_memory if self._ledger_url == _FORGETS else None
             return DiscoveringEngine(self.config, ledgers=ledgers, noise=noise, on_rejection=hand)
+        if self._ledger_url == _FORGETS and job.keys_chosen is not None:
+            raise ConfigError(
+                "must be SQLite or PostgreSQL with `stream.key_budgets` = 'shared': a `Stream` keeps no budget of all "
+                "keys in memory",
+                "ledger.url",
+            )
         if self._ledger_url == _FORGETS and not self._in_memory:
             self._in_memory = {key: open_ledger(_FORGETS, job.part(key).terms) for key in job.keys} or {
                 "": open_ledger(_FORGETS, job.terms)

@@ -207,23 +207,18 @@ class Charge:
     ----------
     window : WindowKey
     loss : PrivacyLoss
-    spent : PrivacyLoss
-        What the window's most charged block has spent, this charge included.
     is_redraw : bool
         Whether this is the second draw under one charge, after a crash: which stages the first draw started is not
         known, so nothing is refunded.
     """
 
-    __slots__ = ("_started", "_used", "is_redraw", "loss", "spent", "window")
+    __slots__ = ("_started", "_used", "is_redraw", "loss", "window")
 
-    def __init__(
-        self, ledger_key: _LedgerKey, window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, is_redraw: bool = False
-    ) -> None:
+    def __init__(self, ledger_key: _LedgerKey, window: WindowKey, loss: PrivacyLoss, is_redraw: bool = False) -> None:
         if ledger_key is not _LEDGER_KEY:
             raise TypeError("a Charge is made by a ledger only")
         self.window = window
         self.loss = loss
-        self.spent = spent
         self.is_redraw = is_redraw
         self._used = False
         self._started = _NOTHING
@@ -296,7 +291,7 @@ class ChargeResult:
 
 def grant(window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, is_redraw: bool = False) -> ChargeResult:
     """Make a charge result with a fresh charge; only ledgers call this."""
-    return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw))
+    return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, is_redraw))
 
 
 def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:

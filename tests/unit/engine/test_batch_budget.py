@@ -1,5 +1,6 @@
 """A run over files begins only if its budget lasts to its end, which public facts tell before a record is read."""
 
+import re
 import warnings
 from contextlib import closing
 
@@ -189,6 +190,48 @@ def test_searches_for_keys_count_too(tmp_path):
     made = stream(tmp_path / "l.db", records=records, rho=0.01, budget={"rho": 0.09, "delta": 1e-8})
     for _ in range(2):
         assert set(made.run(FRAME).status) == {"released"}
+
+
+def found(every, rho):
+    """Keys that are searched for."""
+    keys = KeyDiscovery(discover="frequent", every=every, rho=rho, delta=1e-9, first=["a"], max_users=2000)
+    return {"key": "room", "keys": keys, "key_budgets": "shared", "keys_per_user": 1}
+
+
+@pytest.mark.parametrize(
+    ("records", "budget", "text"),
+    [
+        (
+            {},
+            {"rho": 0.07, "total_rho": 0.05, "total_delta": 0.0},
+            r"^budget.total_rho: lasts 5 of 8 windows: lower release.rho to 0.00625,",
+        ),
+        (found("4h", 0.01), {"rho": 0.05, "delta": 1e-8}, r"lasts 4 of 8 windows: lower release.rho to 0.005,"),
+        (found("2h", 0.02), {"rho": 0.05, "delta": 1e-8}, r"lasts 2 of 8 windows: lower stream.keys.rho, or"),
+    ],
+    ids=["two caps", "a search", "a search alone"],
+)
+def test_what_the_error_advises_fits_all_caps(tmp_path, records, budget, text):
+    """It named the first cap alone, and lowered what searches cost too: who followed it met the next error."""
+    with pytest.raises(ConfigError, match=text) as caught:
+        stream(tmp_path / "l.db", records=records, budget=budget).run(unread())
+    if value := re.search(r"lower release\.rho to ([\d.]+)", str(caught.value)):
+        lower = stream(tmp_path / "l.db", records=records, budget=budget, rho=float(value[1]))
+        assert "refused" not in set(lower.run(FRAME).status)
+
+
+def test_keys_that_share_a_budget_need_a_ledger_on_disk():
+    """It said `key_budgets` must be divided here, which is not so with a ledger."""
+    made = stream(records={"key": "room", "keys": ("a", "b"), "key_budgets": "shared", "keys_per_user": 1}, hours=2)
+    with pytest.raises(ConfigError, match=r"^ledger\.url: must be SQLite or PostgreSQL with `stream.key_budgets`"):
+        made.run(FRAME)
+
+
+def test_keys_of_a_group_are_not_promised_equal_numbers_of_windows(tmp_path):
+    """Keys are answered one after the other: what is left goes to the first ones."""
+    records, budget = {"key": "room", "keys": ("a", "b", "c")}, {"rho": 0.12, "group": "g"}
+    with pytest.raises(BudgetTooSmall, match="to release what there is room for and refuse the rest, write"):
+        stream(tmp_path / "l.db", records=records, budget=budget).run(unread())
 
 
 def test_a_delta_that_does_not_last_is_named(tmp_path):

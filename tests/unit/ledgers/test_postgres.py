@@ -70,7 +70,7 @@ def attempt(ledger, call, *values):
         return found
     return [
         (
-            *(v.window, v.spent, v.charge and (v.charge.loss, v.charge.spent, v.charge.is_redraw), v.interrupted),
+            *(v.window, v.spent, v.charge and (v.charge.loss, v.charge.is_redraw), v.interrupted),
             v.refusal and (str(v.refusal), v.refusal.remaining),
         )
         for v in found

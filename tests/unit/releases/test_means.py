@@ -244,7 +244,7 @@ def test_one_charge_serves_one_release(mechanism):
 
 def test_nobody_but_a_ledger_makes_a_charge():
     with pytest.raises(TypeError, match="ledger only"):
-        Charge(object(), WindowKey(0, 1), LOSS, LOSS)
+        Charge(object(), WindowKey(0, 1), LOSS)
 
 
 def test_shares_of_the_recentred_mean_never_pass_the_whole():
