@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from decimal import Decimal
 
 import pytest
