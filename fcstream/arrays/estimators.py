@@ -263,4 +263,4 @@ def _dense(X: Any) -> ArrayLike:
     values: Any = np.asanyarray(X)  # which leaves a mask where it is
     if values.dtype.kind == "c":
         raise ConfigError("must hold real numbers. Complex data not supported", "X")
-    return values  # type: ignore[no-any-return]
+    return values if hasattr(X, "__array__") else X  # type: ignore[no-any-return]

@@ -43,7 +43,8 @@ def as_doubles(
 ) -> NDArray[np.float64]:
     """Return an array of what a caller gave as the argument `key`, with NaN for masked cells.
 
-    With `keeps_type` an array of float32 or float16 stays one, so that `Grid.located` knows how it was rounded.
+    With `keeps_type` an array of float32 or float16 stays one, so that `Grid.located` knows how it was rounded. A list
+    does not: one row of another type would change what its other rows are taken for.
 
     Raises
     ------
@@ -55,7 +56,8 @@ def as_doubles(
         array = np.asarray(given)
         kinds = set(map(type, array.ravel().tolist())) if array.dtype.kind == "O" else {array.dtype.type}
         if not any(issubclass(kind, _NO_NUMBERS) for kind in kinds):
-            kept = array.dtype if keeps_type and array.dtype in _NARROW else np.float64
+            states_type = keeps_type and hasattr(values, "__array__")
+            kept = array.dtype if states_type and array.dtype in _NARROW else np.float64
             return np.asarray(given if array.dtype.kind == "O" else array, kept)
     except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"must be {what}", key) from None

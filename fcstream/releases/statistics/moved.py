@@ -55,7 +55,7 @@ class MovedRecords:
 
     @property
     def _deviations(self) -> NDArray[np.float64]:
-        deviations: NDArray[np.float64] = np.sqrt(np.maximum(np.diag(self.matrix), 1e-300))
+        deviations: NDArray[np.float64] = np.sqrt(np.maximum(np.diag(self.matrix), 1e-100))
         return deviations
 
     @property

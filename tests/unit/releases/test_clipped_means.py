@@ -15,8 +15,9 @@ import fcstream
 from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
-from fcstream.noise.samplers import Noise, SeededEntropy
+from fcstream.noise.samplers import MAX_VARIANCE, Noise, SeededEntropy
 from fcstream.releases.intervals import interval_of
+from fcstream.releases.means.box_average import box_variances
 from fcstream.releases.means.clipped_mean import ClippedMean
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.releases.means.spread_histogram import best_reach, clipping_radii, histogram_radii
@@ -71,6 +72,23 @@ def test_features_of_very_different_ranges_are_released_each_in_its_own():
     assert abs(outcome.value[1] - 30) < 5 * outcome.sigma[1]
     assert (outcome.interval[:, 0] <= points[0]).all()
     assert (points[0] <= outcome.interval[:, 1]).all()
+
+
+@pytest.mark.parametrize("radius", [1000, 10**5, 10**7])
+def test_whatever_records_choose_its_noise_can_be_drawn(radius):
+    """Whether the last sum is one in the public ranges is read from the records; it may have less than the first."""
+
+    def accepted(rho_nano):
+        try:
+            return mechanism_of(3000, 10**6, 2**26 - 1, radius, PrivacyLoss(rho_nano))
+        except ConfigError:
+            return None
+
+    found = [accepted(rho_nano) for rho_nano in (25_000, 40_000, 60_000, 80_000, 200_000)]
+    assert found[0] is None
+    assert found[-1] is not None
+    for mechanism in filter(None, found):
+        assert max(box_variances(mechanism.box, mechanism.final.sum_nano)) <= MAX_VARIANCE
 
 
 def test_steps_lead_to_records_where_the_public_ranges_are_wide():

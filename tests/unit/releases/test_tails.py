@@ -79,6 +79,17 @@ def test_without_moved_records_nothing_is_added():
     assert found.means()[:, 0] == pytest.approx(rows.mean(axis=0))
 
 
+def test_a_variance_that_noise_took_to_zero_overflows_nothing():
+    zero = np.zeros((2, 2))
+    matrix, far = np.array([[0.0, 0.0], [0.0, 4.0]]), np.full(2, 2.0**41)
+    own = MatrixNoise(np.eye(2), np.ones(2), np.eye(2), 0.0)
+    found = MovedRecords(Tail(0.1, 0.1), matrix, matrix, own, -far, far, np.ones(2))
+    seen = np.array([[np.nan, np.nan], [np.nan, 1.0]])
+    assert np.isnan(found.correlations(seen, zero)[0]).all()
+    assert found.correlations(seen, zero)[1, 1].tolist() == [1.0, 1.0]
+    assert np.isfinite(found.covariances()).all()
+
+
 def test_noise_of_the_number_of_moved_records_counts_in_proportion_to_the_range():
     tail = Tail.of(-3.0, 25.0, 100)
     assert (tail.share, tail.noise, tail.most) == (0.0, 0.05, pytest.approx(0.098))

@@ -295,3 +295,15 @@ def test_arrays_of_single_precision_hold_their_maximum():
         assert answer.left_out == {}
     with pytest.raises(ConfigError, match=r"^step: must be smaller: the range"):
         fcstream.private_centers(column, 1, bounds=(0, 0.3), rho=10, step=1.0, method="tree")
+
+
+def test_one_row_of_another_type_does_not_decide_which_others_count():
+    """A list states no type: that of all its rows together would depend on each of them."""
+    from fcstream.arrays.estimators import PrivateMean
+
+    singles, beyond = [np.full(1, 99.9, np.float32)] * 1000, {"out_of_range": 1000}
+    for one in (np.zeros(1, np.float32), np.zeros(1)):
+        rows, told = [*singles, one], {"bounds": (0, 99.9), "step": 1e-6}
+        assert fcstream.private_sum(rows, rho=1e4, **told).left_out == beyond
+        fitted = PrivateMean(radius=10, rho=1, size_hint=1000, **told).fit(rows)
+        assert fitted.answer_.left_out == beyond
