@@ -273,13 +273,13 @@ def estimate_average(
     charged = zcdp_of_dp(total)
     rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=number_of(radius, "radius"))
     grid = _grid(low, high, step)
-    points, inside = grid.located(rows)
+    points, inside = grid.located(rows.doubles(grid))
     whole = np.asarray(np.all(inside, axis=1))
     left_out = count_left_out(rows, int(np.count_nonzero(whole)))
     points = np.where(whole[:, None], points, grid.lowest)
     radius_squared = grid.lattice.radius_squared(float(radius))
     share, far = number_of(beta, "beta"), whole_of(outliers, "outliers")
-    mechanism = EstimatedAverage(total, len(rows), radius_squared, share, far, regime)
+    mechanism = EstimatedAverage(total, len(rows.cells), radius_squared, share, far, regime)
     friends = FriendCounts(grid.dimension, radius_squared)
     friends.add(0, points)
     _, outcome = mechanism.release(friends.view([0]), noise)
@@ -287,7 +287,7 @@ def estimate_average(
     sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
     answer = ReleaseValues(value, sigma, parts=outcome.parts, no_interval=outcome.no_interval)
     cost = zcdp_of_dp(mechanism.cost)
-    return _to_release("mean", replace(outcome, count=len(rows)), answer, cost, charged, noise, left_out)
+    return _to_release("mean", replace(outcome, count=len(rows.cells)), answer, cost, charged, noise, left_out)
 
 
 def _dp_loss(epsilon: Any, delta: Any) -> DPLoss:

@@ -6,15 +6,22 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from ..formats.cells import Role, plain, read
+from ..formats.frames import columns_of
+from ..formats.plain_columns import as_array, as_objects, cells_of
+from ..formats.rows import as_column
 from ..noise.samplers import Noise
-from ..stream.lattice import as_doubles
+from ..stream.lattice import Grid
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +30,34 @@ _KEY_IN_TEXT = re.compile(r"(?<=`)(?P<section>release|features|lattice|budget)\.
 _ELSEWHERE = re.compile(r", or set `features\.origin`")  # what only a configuration can do
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
 """A public box: its lower and its upper end, a number for all columns or a sequence with one for each."""
+_NUMBER = Role("number")
+_CAN_BE_NUMBERS = (int, float, Decimal, np.integer, np.floating)
+
+
+class GivenRows(NamedTuple):
+    """Rows that a caller gave, as numbers.
+
+    Attributes
+    ----------
+    cells : float64 (n, d)
+        NaN in place of what is no number.
+    kinds : tuple of dtype (d,)
+        The types of the columns.
+    odd : dict of int to str
+        Rows that cannot be used, and why, by the first of their cells that has no value.
+    """
+
+    cells: NDArray[np.float64]
+    kinds: tuple[np.dtype[Any], ...]
+    odd: dict[int, str]
+
+    @property
+    def width(self) -> int:
+        return len(self.kinds)
+
+    def doubles(self, grid: Grid) -> NDArray[np.float64]:
+        """Return the cells (n, d) of a grid's fields; see `Grid.doubles`."""
+        return grid.all_doubles(self.cells, self.kinds)
 
 
 def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -127,7 +162,7 @@ def ends_of(bounds: Any, dimension: int) -> tuple[NDArray[np.float64], NDArray[n
     ConfigError
     """
     wanted = f"(low, high) of two numbers, or of two lists of {dimension}, all lower ends before all upper ones"
-    ends = [as_doubles(end, "bounds", wanted) for end in _pair(bounds, wanted)]
+    ends = [_public_numbers(end, "bounds", wanted) for end in _pair(bounds, wanted)]
     if any(end.shape not in ((), (dimension,)) for end in ends):
         raise ConfigError(f"must be {wanted}", "bounds")
     low, high = (np.broadcast_to(end, (dimension,)).astype(np.float64) for end in ends)
@@ -159,7 +194,7 @@ def numbers_of(values: Any, name: str) -> list[float]:
     ConfigError
         It is anything else.
     """
-    found = as_doubles(values, name, "a list of numbers")
+    found = _public_numbers(values, name, "a list of numbers")
     if found.ndim != 1:
         raise ConfigError("must be a list of numbers", name)
     return list(map(float, found))
@@ -201,3 +236,120 @@ def check_method(method: Any) -> None:
     """
     if method not in ("auto", "tree", "friendly", "ktuples"):
         raise ConfigError(f"must be 'auto', 'tree', 'friendly' or 'ktuples', got {method!r}", "method")
+
+
+def rows_of(
+    values: Any,
+    name: str,
+    what: str = "a rectangular array of numbers",
+    *,
+    is_column: bool = False,
+    role_of: Callable[[int], Role] | None = None,
+) -> GivenRows:
+    """Read an array, a list of rows or a data frame cell by cell, as records are read.
+
+    A data frame's columns have a type each. `is_column`: the values (n,) of one column. `role_of` makes a role of codes
+    from the number of columns; then numbers are read as numbers, and Booleans and texts are codes.
+
+    Raises
+    ------
+    ConfigError
+        A column has a type that is none of numbers, or the shape is wrong.
+    """
+    if isinstance(values, GivenRows):
+        return values
+    given: list[NDArray[Any]] = []
+    if columns_of(values) is not None:
+        given = [as_column(column) for column in _columns(values)]
+        shape = (len(given[0]) if given else 0, len(given))
+    else:
+        array = _array(values, name, what)
+        shape = array.shape
+    if is_column and len(shape) != 1:
+        raise ConfigError(f"must have shape (n,), got {shape}: give one column", name)
+    if not is_column and (len(shape) != 2 or shape[1] < 1):
+        remedy = ": give one column as (n, 1)" if len(shape) == 1 else ""
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {shape}{remedy}", name)
+    n, width = shape[0], 1 if is_column else shape[1]
+    coded = None if role_of is None else role_of(width)
+    odd: dict[int, str] = {}
+    if not given:  # all cells at once, row by row
+        cells, wrong = _read(array.reshape(-1), coded, name, what)
+        odd = {i // width: wrong[i] for i in sorted(wrong, reverse=True)}
+        return GivenRows(cells.reshape(n, width), (array.dtype,) * width, odd)
+    cells = np.empty((n, width))
+    for k in reversed(range(width)):
+        cells[:, k], wrong = _read(given[k], coded, name, what)
+        odd |= wrong
+    return GivenRows(cells, tuple(column.dtype for column in given), odd)
+
+
+def _read(column: NDArray[Any], coded: Role | None, name: str, what: str) -> tuple[NDArray[np.float64], dict[int, str]]:
+    """Read cells (n,), NaN for those without a value; also tells which these are, and why."""
+    kind = column.dtype.kind
+    if coded is not None and kind == "b" and not np.ma.is_masked(column):
+        return np.ma.getdata(column).astype(np.float64), {}
+    by_code = coded is not None and kind not in "iufcmMV"
+    if kind not in "iuf" and not by_code and not (kind == "O" and _may_hold_numbers(column)):
+        raise ConfigError(
+            f"must be {what}: truth values, texts, moments, time spans and complex numbers are none, convert them", name
+        )
+    values, odd = read(column, coded if coded is not None and by_code else _NUMBER)
+    if odd and kind not in "iuf":
+        values[list(odd)] = math.nan
+    return values, odd
+
+
+def _may_hold_numbers(column: NDArray[Any]) -> bool:
+    """Tell whether some cell of a column of objects has a type of numbers, or none has any type."""
+    kinds = set(map(type, cells_of(column)))
+    if any(hasattr(kind, "as_py") for kind in kinds):  # cells of Arrow
+        kinds = set(map(type, map(plain, cells_of(column))))
+    empty = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+    kinds = {kind for kind in kinds if kind.__name__ not in empty}
+    numbers = (kind for kind in kinds if issubclass(kind, _CAN_BE_NUMBERS))
+    return not kinds or any(not issubclass(kind, (bool, np.timedelta64)) for kind in numbers)
+
+
+def _array(values: Any, name: str, what: str) -> NDArray[Any]:
+    """Return what a caller gave as an array: one of objects, unless all cells are numbers."""
+    array = as_array(values)
+    if isinstance(array, np.ndarray):
+        return array if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
+    try:
+        if not isinstance(array, (list, tuple)):
+            return np.asarray(array)
+        array = [as_objects(cells_of(row)) if isinstance(row, np.ma.MaskedArray) else row for row in array]
+        with suppress(TypeError, ValueError, OverflowError):  # of types that numpy cannot join
+            typed = np.asarray(array)
+            cells = set(map(type, array if typed.ndim == 1 else chain.from_iterable(array)))
+            if typed.dtype.kind in "iuf" and not any(issubclass(cell, (bool, np.bool_)) for cell in cells):
+                return typed.astype(np.float64)  # its rows' own types would decide what other rows are taken for
+        objects = np.array(array, np.object_)
+        if set(map(type, objects.ravel().tolist())) & {list, tuple, np.ndarray}:
+            raise ConfigError(f"must be {what}", name)
+        return objects
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"must be {what}", name) from None
+
+
+def _columns(table: Any) -> list[Any]:
+    """Return the columns of a data frame of pandas or polars, or of a table of Arrow, by their places."""
+    if hasattr(table, "iloc"):
+        return [table.iloc[:, k] for k in range(table.shape[1])]
+    return list(table.get_columns() if hasattr(table, "get_columns") else table.columns)
+
+
+def _public_numbers(values: Any, name: str, what: str) -> NDArray[np.float64]:
+    """Read public numbers of any shape, all of which must be numbers.
+
+    Raises
+    ------
+    ConfigError
+    """
+    is_cell = not isinstance(values, Sequence) and not hasattr(values, "__array__")
+    array = as_objects([values]).reshape(()) if is_cell else _array(values, name, what)
+    found, odd = _read(array.reshape(-1), None, name, what)
+    if odd and array.dtype.kind == "O":
+        raise ConfigError(f"must be {what}", name)
+    return found.reshape(array.shape)

@@ -26,9 +26,10 @@ from ..releases.clusters.tree_centers import TreeClustering, TreeParts
 from ..releases.clusters.tree_mixtures import TreeMixture
 from ..releases.clusters.tree_release import TreeCentersRelease
 from ..releases.trees.growing import box_of
-from ..stream.lattice import Feature, Grid, Lattice, as_rows
+from ..stream.lattice import Feature, Grid, Lattice
 from .arguments import (
     Bounds,
+    GivenRows,
     check_method,
     cluster_number,
     ends_of,
@@ -37,6 +38,7 @@ from .arguments import (
     number_of,
     number_or_none,
     numbers_of,
+    rows_of,
     whole_or_none,
 )
 from .left_out import count_left_out
@@ -195,7 +197,7 @@ def private_centers(
            [ 0.2, -0.6],
            [ 0.5,  0.5]])
     """
-    rows, k, step = as_rows(points, "points"), cluster_number(k), number_of(step, "step")
+    rows, k, step = rows_of(points, "points"), cluster_number(k), number_of(step, "step")
     lattice, noise = Lattice(step), noise_of(noise)
     ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
     radius_min = number_or_none(radius_min, "radius_min")
@@ -214,7 +216,7 @@ def private_centers(
         raise ConfigError("belongs to methods 'friendly' and 'ktuples': leave it out", (theirs or ["spread"])[0])
     by_tree = method == "tree" or (method == "auto" and not theirs and (k == "auto" or size_hint is None or not delta))
     if by_tree:
-        return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.shape[1]), rho, step, noise)
+        return _tree_centers(rows, k, _bounds(bounds, ball, center, rows.width), rho, step, noise)
     if not isinstance(k, int):
         raise ConfigError(f"must be a whole number for method {method!r}, got {k!r}", "k")
     if bounds is not None and method != "auto":
@@ -222,9 +224,9 @@ def private_centers(
     if (ball is None and bounds is None) or size_hint is None:
         name = "size_hint" if size_hint is None else "ball"
         raise ConfigError(f"must be given: it is public, and method {method!r} needs it", name)
-    where, reach = _center(center, rows.shape[1]), ball
+    where, reach = _center(center, rows.width), ball
     if bounds is not None:
-        low, high = _bounds(bounds, ball, center, rows.shape[1])
+        low, high = _bounds(bounds, ball, center, rows.width)
         where, reach = tuple(((low + high) / 2).tolist()), float(np.linalg.norm(high - low)) / 2
     job = ClusterJob(
         k, where, float(reach or 0), size_hint, oracle, radius, radius_min, tuples, spread, fallback, fallback_share,
@@ -233,13 +235,15 @@ def private_centers(
     if spread is not None:
         lattice.radius_squared(spread, "spread")
     if method == "auto" and not theirs:
-        ends = _bounds(bounds, ball, center, rows.shape[1])
+        ends = _bounds(bounds, ball, center, rows.width)
         if _tree_is_nearer(job, loss, lattice, ends):
             return _tree_centers(rows, k, ends, rho, step, noise)
     mechanism = job.mechanism(loss, lattice)
-    grid, within = _ball(lattice, job), rows
+    grid = _ball(lattice, job)
+    within = rows.doubles(grid)
     if bounds is not None:
-        within = rows[_box(lattice, (low, high)).located(rows)[1].all(axis=1)]
+        box = _box(lattice, (low, high))
+        within = within[box.located(rows.doubles(box))[1].all(axis=1)]
     points = points_inside(within, grid)
     left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(mechanism.loss)
@@ -249,7 +253,7 @@ def private_centers(
 
 
 def _tree_centers(
-    rows: NDArray[np.float64],
+    rows: GivenRows,
     k: int | str,
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
     rho: float,
@@ -257,7 +261,7 @@ def _tree_centers(
     noise: Noise,
 ) -> CentersAnswer:
     mechanism, grid = _by_tree(TreeClustering, k, bounds, rho, Lattice(step))
-    points = points_inside(rows, grid)
+    points = points_inside(rows.doubles(grid), grid)
     left_out = count_left_out(rows, len(points))
     charge = _charge(mechanism.loss)
     charge.open(mechanism.loss)
@@ -433,7 +437,7 @@ def private_mixture(
            [ 0.,  3.],
            [ 2.,  0.]]), True)
     """
-    rows, k, step = as_rows(points, "points"), cluster_number(k), number_of(step, "step")
+    rows, k, step = rows_of(points, "points"), cluster_number(k), number_of(step, "step")
     lattice, noise, loss = Lattice(step), noise_of(noise), _loss(rho, delta)
     ball, spread = number_or_none(ball, "ball"), number_or_none(spread, "spread")
     size_hint = whole_or_none(size_hint, "size_hint")
@@ -443,8 +447,8 @@ def private_mixture(
         if given := [name for name, value in alone.items() if value is not None]:
             raise ConfigError("belongs to methods 'friendly' and 'ktuples', which need all of `delta`, `size_hint` and "
                               "`spread`: leave it out", given[0])  # fmt: skip
-        tree, grid = _by_tree(TreeMixture, k, _bounds(bounds, ball, center, rows.shape[1]), rho, lattice)
-        points = points_inside(rows, grid)
+        tree, grid = _by_tree(TreeMixture, k, _bounds(bounds, ball, center, rows.width), rho, lattice)
+        points = points_inside(rows.doubles(grid), grid)
         left_out = count_left_out(rows, len(points))
         charge = _charge(tree.loss)
         charge.open(tree.loss)
@@ -455,11 +459,11 @@ def private_mixture(
     if ball is None or size_hint is None or spread is None:
         name = "ball" if ball is None else "size_hint" if size_hint is None else "spread"
         raise ConfigError(f"must be given: it is public, and method {method!r} needs it", name)
-    where = _center(center, rows.shape[1])
+    where = _center(center, rows.width)
     half, forms = max(1, size_hint // 2), {"method": method, "variant": variant}
     job = ClusterJob(k, where, float(ball), half, oracle, spread=spread, **forms)  # type: ignore[arg-type]
     made, grid = Learned.of(job, loss, lattice), _ball(lattice, job)
-    points = points_inside(rows, grid)
+    points = points_inside(rows.doubles(grid), grid)
     left_out = count_left_out(rows, len(points), may_be_none=True)
     charge = _charge(made.loss)
     charge.open(made.loss)

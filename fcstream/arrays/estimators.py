@@ -15,9 +15,8 @@ from ..formats.frames import columns_of
 from ..noise.samplers import Noise
 from ..releases.clusters.oracles import Oracle
 from ..releases.statistics.covariance import LIMIT
-from ..stream.lattice import as_rows
 from .approximate_dp import private_covariance
-from .arguments import Bounds
+from .arguments import Bounds, rows_of
 from .clusters import private_centers
 from .statistics import private_mean
 
@@ -42,7 +41,7 @@ class PrivateEstimator:
         ConfigError
             A parameter is missing or out of range.
         """
-        rows = as_rows(_dense(X), "X")
+        rows = rows_of(_dense(X), "X")
         parameters, asked = self.get_params(), inspect.signature(type(self)._function).parameters
         for name, value in parameters.items():
             if value is None and asked[name].default is inspect.Parameter.empty:
@@ -54,7 +53,7 @@ class PrivateEstimator:
         self.sigma_ = None if answer.sigma is None else np.array(answer.sigma, np.float64)
         self.status_: str = answer.status
         self.reason_: str | None = answer.reason
-        self.n_features_in_: int = rows.shape[1]
+        self.n_features_in_: int = rows.width
         vars(self).pop("feature_names_in_", None)
         names = columns_of(X)
         if names is not None and names == list(getattr(X, "column_names", None) or X.columns):  # all of them texts
@@ -260,7 +259,6 @@ def _dense(X: Any) -> ArrayLike:
     """Return what may be read as numbers; sparse matrices and complex numbers may not."""
     if hasattr(X, "toarray"):
         raise ConfigError("must be dense: a sparse matrix is not read, give X.toarray()", "X")
-    values: Any = np.asanyarray(X)  # which leaves a mask where it is
-    if values.dtype.kind == "c":
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
         raise ConfigError("must hold real numbers. Complex data not supported", "X")
-    return values if hasattr(X, "__array__") else X  # type: ignore[no-any-return]
+    return X  # type: ignore[no-any-return]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import UnusableRecords
 from ..releases.base import Release
+from .arguments import GivenRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +32,10 @@ class ArrayRelease(Release):
 
 
 def count_left_out(
-    rows: NDArray[np.float64],
+    rows: GivenRows,
     kept: int,
     *,
     beyond: str = "out_of_range",
-    odd: Iterable[str] = (),
     name: str = "points",
     may_be_none: bool = False,
 ) -> dict[str, int]:
@@ -47,13 +43,11 @@ def count_left_out(
 
     Parameters
     ----------
-    rows : float64 (n, d)
+    rows : GivenRows
     kept : int
-        How many of them are used: none that holds NaN or infinity.
+        How many of them are used: none of the odd ones.
     beyond : str
-        The reason of those whose numbers are all finite.
-    odd : iterable of str
-        The reason of each row that holds NaN for another reason than that its cell is missing.
+        The reason of those whose cells all have values.
     may_be_none : bool
         Whether all rows may be finite and left out: a public ball may well lie beside them.
 
@@ -66,16 +60,10 @@ def count_left_out(
     ------
     Specification 13.2.
     """
-    found: Counter[str] = Counter(odd)
-    if kept < len(rows):
-        is_absent = np.isnan(rows).any(axis=1)
-        is_infinite = ~is_absent & ~np.isfinite(rows).all(axis=1)
-        absent, infinite = int(np.count_nonzero(is_absent)), int(np.count_nonzero(is_infinite))
-        found["missing"] += absent - sum(found.values())
-        found["not_finite"] += infinite
-        found[beyond] += len(rows) - kept - absent - infinite
+    n, found = len(rows.cells), Counter(rows.odd.values())
+    found[beyond] += n - kept - len(rows.odd)
     counts = {reason: number for reason, number in sorted(found.items()) if number}
-    check_some(len(rows), kept + (counts.get(beyond, 0) if may_be_none else 0), counts, name)
+    check_some(n, kept + (counts.get(beyond, 0) if may_be_none else 0), counts, name)
     return counts
 
 

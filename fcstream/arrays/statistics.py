@@ -24,9 +24,10 @@ from ..releases.statistics.learned import build_mechanism
 from ..releases.statistics.quantiles import QuantilesOptions
 from ..releases.statistics.sum import SumOptions
 from ..releases.statistics.variance import VarianceOptions
-from ..stream.lattice import Feature, Grid, Lattice, as_doubles, as_rows
+from ..stream.lattice import Feature, Grid, Lattice
 from .arguments import (
     Bounds,
+    GivenRows,
     check_delta,
     ends_of,
     naming_arguments,
@@ -34,6 +35,7 @@ from .arguments import (
     number_of,
     number_or_none,
     numbers_of,
+    rows_of,
     whole_or_none,
 )
 from .left_out import ArrayRelease, count_left_out
@@ -264,7 +266,7 @@ def private_histogram(
     >>> answer.parts["edges"], [round(count, -2) for count in answer.value]
     ([0.0, 18.0, 65.0, 120.0], [900.0, 2400.0, 1700.0])
     """
-    column, low, high = _checked(_as_column(values), bounds, rho=rho)
+    column, low, high = _checked(rows_of(values, "values", "a list of numbers", is_column=True), bounds, rho=rho)
     options = HistogramOptions(
         kind="histogram",
         rho=float(rho),
@@ -327,7 +329,7 @@ def private_quantiles(
     >>> [round(v) for v in answer.value]
     [7, 23]
     """
-    column, low, high = _checked(_as_column(values), bounds, rho=rho)
+    column, low, high = _checked(rows_of(values, "values", "a list of numbers", is_column=True), bounds, rho=rho)
     options = QuantilesOptions(rho=float(rho), quantiles=numbers_of(quantiles, "quantiles"))
     return _answer(options, column, _grid(low, high, step), noise, name="values")
 
@@ -399,20 +401,12 @@ def private_variance(
     return _answer(options, rows, _grid(low, high, step), noise)
 
 
-def _as_column(values: ArrayLike) -> ArrayLike:
-    """Turn values (n,) into rows (n, 1)."""
-    column = as_doubles(values, "values", "a list of numbers", keeps_type=True)
-    if column.ndim != 1:
-        raise ConfigError(f"must have shape (n,), got {column.shape}: give one column", "values")
-    return column[:, None]
-
-
 def _checked(
-    points: ArrayLike, bounds: Bounds, **numbers: float | str
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    points: ArrayLike | GivenRows, bounds: Bounds, **numbers: float | str
+) -> tuple[GivenRows, NDArray[np.float64], NDArray[np.float64]]:
     """Return rows and the ends of their bounds (d,), after checking them, and rho and delta among `numbers`."""
-    rows = as_rows(points, "points")
-    low, high = ends_of(bounds, rows.shape[1])
+    rows = rows_of(points, "points")
+    low, high = ends_of(bounds, rows.width)
     for name, number in numbers.items():
         if (name, number) != ("radius", "search"):
             number_of(number, name)
@@ -444,7 +438,7 @@ def _grid(low: NDArray[np.float64], high: NDArray[np.float64], step: float, *, l
 
 def _answer(
     options: Options,
-    rows: NDArray[np.float64],
+    rows: GivenRows,
     grid: Grid,
     noise: Noise | None,
     *,
@@ -461,7 +455,7 @@ def _answer(
     noise = noise_of(noise)
     mechanism = build_mechanism(options, BuildContext(grid, unit="stream"))
     by_rows = isinstance(mechanism, ClippedCovariance)
-    inside = rows_inside(rows, grid) if by_rows else points_inside(rows, grid)
+    inside = (rows_inside if by_rows else points_inside)(rows.doubles(grid), grid)
     left_out = count_left_out(rows, len(inside), beyond=beyond, name=name)
     if by_rows:
         view: Any = RowsView(inside, grid)

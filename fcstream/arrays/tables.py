@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..accounting.losses import DPLoss, zcdp_of_dp
 from ..errors import ConfigError
+from ..formats.cells import BOOLEAN, Role
 from ..noise.samplers import Noise
 from ..releases.tables.documents import MAX_ROWS
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
-from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import naming_arguments, number_of, whole_of, whole_or_none
+from ..stream.lattice import Feature, Grid, Lattice
+from .arguments import GivenRows, naming_arguments, number_of, rows_of, whole_of, whole_or_none
 from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
@@ -165,18 +166,31 @@ def private_marginals(
     return _answer(options, table, grid, noise, name="rows", beyond="unknown_level")
 
 
-def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
+def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[GivenRows, Grid]:
     """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is no level."""
-    table = as_rows(rows, "rows", "a rectangular array of codes")
-    if not (levels is None or isinstance(levels, (Sequence, np.ndarray))) or isinstance(levels, str):
-        raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
-    sizes = [2] * table.shape[1] if levels is None else [whole_of(size, "levels") for size in levels]
-    if len(sizes) != table.shape[1] or min(sizes) < 2:
-        raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
+    table = rows_of(
+        rows, "rows", "a rectangular array of codes", role_of=lambda width: _role(max(_sizes(levels, width)))
+    )
+    sizes = _sizes(levels, table.width)
     with np.errstate(invalid="ignore"):
-        table = np.where((table == np.floor(table)) | ~np.isfinite(table), table, -1.0)
+        cells = np.where((table.cells == np.floor(table.cells)) | ~np.isfinite(table.cells), table.cells, -1.0)
     features = [
         Feature(f"x{k}", 0.0, size - 1.0, levels=("false", "true") if size == 2 else tuple(map(str, range(size))))
         for k, size in enumerate(sizes)
     ]
-    return table, Grid(Lattice(1.0), tuple(features))
+    return table._replace(cells=cells), Grid(Lattice(1.0), tuple(features))
+
+
+def _sizes(levels: Sequence[int] | None, width: int) -> list[int]:
+    """Return the numbers of levels of all columns."""
+    if not (levels is None or isinstance(levels, (Sequence, np.ndarray))) or isinstance(levels, str):
+        raise ConfigError(f"must hold {width} numbers of at least 2", "levels")
+    sizes = [2] * width if levels is None else [whole_of(size, "levels") for size in levels]
+    if len(sizes) != width or min(sizes) < 2:
+        raise ConfigError(f"must hold {width} numbers of at least 2", "levels")
+    return sizes
+
+
+def _role(size: int) -> Role:
+    """Return what cells stand for that are no numbers: Booleans, and texts of codes."""
+    return Role("code", codes=BOOLEAN | {str(code): code for code in range(size)})

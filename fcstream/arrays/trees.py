@@ -13,8 +13,8 @@ from ..releases.options import Options
 from ..releases.trees.automatic import AutoPointsOptions
 from ..releases.trees.drawn import TreePointsOptions
 from ..releases.trees.release import TreeOptions
-from ..stream.lattice import Feature, Grid, Lattice, as_rows
-from .arguments import Bounds, ends_of, naming_arguments, number_of, texts_of, whole_of, whole_or_none
+from ..stream.lattice import Feature, Grid, Lattice
+from .arguments import Bounds, ends_of, naming_arguments, number_of, rows_of, texts_of, whole_of, whole_or_none
 from .left_out import ArrayRelease
 from .statistics import _answer, _loss
 
@@ -169,11 +169,11 @@ def _released(
     noise: Noise | None,
 ) -> ArrayRelease:
     """Release rows of a public box, whose columns may have names."""
-    rows = as_rows(points, "points")
-    low, high = ends_of(bounds, rows.shape[1])
-    columns = [f"x{j}" for j in range(rows.shape[1])] if names is None else texts_of(names, "names")
-    if len(columns) != rows.shape[1]:
-        raise ConfigError(f"must name {rows.shape[1]} columns, got {len(columns)}", "names")
+    rows = rows_of(points, "points")
+    low, high = ends_of(bounds, rows.width)
+    columns = [f"x{j}" for j in range(rows.width)] if names is None else texts_of(names, "names")
+    if len(columns) != rows.width:
+        raise ConfigError(f"must name {rows.width} columns, got {len(columns)}", "names")
     ends = zip(columns, low.tolist(), high.tolist(), strict=True)
     grid = Grid(Lattice(number_of(step, "step")), tuple(Feature(name, a, b) for name, a, b in ends))
     answer = _answer(options, rows, grid, noise)

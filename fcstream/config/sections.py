@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import ConfigError
+from ..formats.cells import BOOLEAN
 from ..formats.csv_dialect import CsvDialect
 from ..formats.registry import FORMATS, OPTION_KEYS, FormatName
 from ..formats.texts import MAX_BYTES
@@ -195,7 +196,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def codes(self) -> dict[Any, int]:
         """Return the code that each value of a record stands for; nothing for a number."""
         if self.type == "boolean":
-            return {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
+            return dict(BOOLEAN)
         found: dict[Any, int] = {level: code for code, level in enumerate(self.levels or ())}
         for level, code in list(found.items()):  # whole numbers may stand for their text
             if len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:

@@ -100,8 +100,8 @@ class ArrowRows:
             Position of each row in its source.
         """
         columns = {name: table.column(column) for name, column in self._columns.items()}
-        usual = {name: self._usual_labels(columns[name]) for name in (self._schema.user, self._schema.key) if name}
-        labels = {name: found for name, found in usual.items() if found is not None}
+        ids = (name for name in (self._schema.user, self._schema.key) if name is not None)
+        labels = {name: found for name in ids if (found := self._usual_labels(columns[name])) is not None}
         cells = labels | {name: self._cells(column) for name, column in columns.items() if name not in labels}
         return batch_from_cells(self._schema, cells, positions, self._roles, labels)
 

@@ -270,10 +270,10 @@ def batch_from_cells(
     Positions are numbers of rows, and roles those of `Schema.roles`, unless they are given. Labels that are
     `read_already` are taken as they are. What is wrong in a row is told of the first of time, features and labels.
     """
-    n, roles = len(columns[schema.time]), roles or schema.roles()
+    n, roles, labels = len(columns[schema.time]), roles or schema.roles(), schema.labels
     found: dict[str, NDArray[Any]] = {}
     why: dict[int, Rejection] = {}
-    for name in reversed((schema.time, *schema.features, *schema.labels)):
+    for name in reversed((schema.time, *schema.features, *labels)):
         found[name], odd = (columns[name], {}) if name in read_already else read(columns[name], roles[name])
         for i, reason in odd.items():
             why[i] = Rejection(reason, i if positions is None else int(positions[i]), name)
@@ -281,7 +281,8 @@ def batch_from_cells(
     for k, name in enumerate(schema.features):
         values[:, k] = found[name]
     batch = Batch(found[schema.time], values, np.arange(n) if positions is None else positions)
-    schema.labeled(batch, [found[name] for name in schema.labels])
+    if labels:
+        schema.labeled(batch, [found[name] for name in labels])
     if not why:
         return batch
     good = np.ones(n, np.bool_)

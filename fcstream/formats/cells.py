@@ -38,6 +38,8 @@ _LONGEST_DATE = 10
 _FAR = 2.0**62
 _MOST_DIGITS = 1000  # of a decimal number that is written out
 TRUTH = ("false", "true")
+BOOLEAN = {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
+"""The codes of a Boolean."""
 _DATES = frozenset("YMWD")
 """Units of numpy's moments that are dates."""
 
@@ -134,8 +136,7 @@ def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
     ------
     Specification 13.5.
     """
-    has_nulls = np.ma.is_masked(column)
-    if not has_nulls and (settled := _settled(np.ma.getdata(column), role)) is not None:
+    if type(column) is np.ndarray and (settled := _settled(column, role)) is not None:
         return settled, {}
     cells, nulls = np.ma.getdata(column), np.ma.getmaskarray(column)
     n, kind = len(cells), cells.dtype.kind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -38,13 +38,8 @@ def exact(value: float | int | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
-def as_doubles(
-    values: object, key: str, what: str = "a rectangular array of numbers", *, keeps_type: bool = False
-) -> NDArray[np.float64]:
-    """Return an array of what a caller gave as the argument `key`, with NaN for masked cells.
-
-    With `keeps_type` an array of float32 or float16 stays one, so that `Grid.located` knows how it was rounded. A list
-    does not: one row of another type would change what its other rows are taken for.
+def as_doubles(values: object, key: str) -> NDArray[np.float64]:
+    """Return an array of items of an algorithm, which a caller gave as the argument `key`.
 
     Raises
     ------
@@ -52,32 +47,13 @@ def as_doubles(
         It holds anything but numbers; moments, time spans and complex numbers are none.
     """
     try:
-        given: Any = [_unmasked(row) for row in values] if isinstance(values, (list, tuple)) else _unmasked(values)
-        array = np.asarray(given)
+        array = np.asarray(np.ma.filled(np.ma.asarray(values, np.float64), np.nan) if np.ma.isMA(values) else values)
         kinds = set(map(type, array.ravel().tolist())) if array.dtype.kind == "O" else {array.dtype.type}
         if not any(issubclass(kind, _NO_NUMBERS) for kind in kinds):
-            states_type = keeps_type and hasattr(values, "__array__")
-            kept = array.dtype if states_type and array.dtype in _NARROW else np.float64
-            return np.asarray(given if array.dtype.kind == "O" else array, kept)
+            return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ConfigError(f"must be {what}", key) from None
-    raise ConfigError(f"must be {what}: moments, time spans and complex numbers are none, convert them", key)
-
-
-def _unmasked(values: Any) -> Any:
-    """Return an array with NaN for its masked cells; anything else as it is."""
-    if not isinstance(values, np.ma.MaskedArray) or values.dtype.kind in "mMc":
-        return values
-    return np.asarray(np.ma.filled(values if values.dtype in _NARROW else values.astype(np.float64), np.nan))
-
-
-def as_rows(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
-    """Return an array (n, d), d >= 1, of what a caller gave as the argument `key`; see `as_doubles` (`keeps_type`)."""
-    rows = as_doubles(values, key, what, keeps_type=True)
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        remedy = ": give one column as (n, 1)" if rows.ndim == 1 else ""
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}{remedy}", key)
-    return rows
+        pass
+    raise ConfigError("must be a rectangular array of numbers", key)
 
 
 def _check_positive(value: float, key: str) -> None:
@@ -183,7 +159,9 @@ class Lattice:
 
     def points(self, values: object) -> NDArray[np.float64]:
         """Check an array (n, d) of scaled points, and round it to the lattice: float64 integers (n, d)."""
-        array = as_rows(values, "points")
+        array = as_doubles(values, "points")
+        if array.ndim != 2 or array.shape[1] < 1:
+            raise ConfigError(f"must have shape (n, d) with d >= 1, got {array.shape}", "points")
         if not np.isfinite(array).all():
             raise ConfigError("must be finite: remove rows with NaN or infinity first", "points")
         points = self.coordinates(array)
@@ -458,11 +436,12 @@ class Grid:
                 found[given == _narrowed(exact(number), kind)] = number
         return found
 
-    def all_doubles(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Convert an array (n, d) of cells by `doubles`; one of float64 stays itself."""
-        if cells.dtype not in _NARROW:
+    def all_doubles(self, cells: NDArray[Any], kinds: Sequence[np.dtype[Any]] = ()) -> NDArray[np.float64]:
+        """Convert an array (n, d) of cells by `doubles`, or columns of several `kinds` (d,); one of float64
+        stays itself."""
+        if not any(kind in _NARROW for kind in kinds or (cells.dtype,)):
             return cells
-        columns = [self.doubles(k, cells[:, k]) for k in range(self.dimension)]
+        columns = [self.doubles(k, cells[:, k], kinds[k] if kinds else None) for k in range(self.dimension)]
         return np.stack(columns, axis=1)
 
     def number(self, feature: Feature, value: float) -> int | None:

@@ -177,7 +177,7 @@ def test_totals_whose_epoch_divides_the_period_are_taken():
 def test_the_plan_has_the_search_in_every_sum():
     config = Config.from_mapping(settings())
     made = plan(config)
-    assert made.per_record == made.capacity
+    assert made.per_record == made.guarantee
     assert made.as_dict()["search"]["loss"]["rho"] == 0.05
     text = "\n".join(made.lines())
     assert "after every 4 windows a search costs (rho=0.05, delta=1e-06): a key that 25 records of these have" in text

@@ -11,6 +11,7 @@ from fcstream.connectors.sinks import Sink
 from fcstream.errors import ConfigError
 
 METHODS = {"source": LiveSource, "ranges": ReplayableSource, "queue": AckSource, "sink": Sink, "probe": Probe}
+METHODS["reader"] = type("Reader", (), dict.fromkeys(("lines", "close")))
 CODE = """
 from fcstream.connectors.probes import Probe
 

@@ -11,6 +11,7 @@ import pytest
 
 import fcstream
 from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy
+from fcstream.arrays.arguments import rows_of
 from fcstream.connectors.table_files import TableFile
 from fcstream.formats.batch import Schema, UnusableRecord
 from fcstream.formats.cells import Role, read, read_cell
@@ -281,6 +282,33 @@ def test_the_table_of_truth(kind, way, tmp_path):
             told = [None if value is None and role == "optional" else value for value in results]
             told[4:] = [None if role == "optional" else "missing"] * len(told[4:])
         assert outcome(found, len(array), role) == told, role
+
+
+ARRAYS = {
+    "arrow table": lambda array: pa.table({"c": array}),
+    "pandas": lambda array: pa.table({"c": array}).to_pandas(),
+    "pandas objects": lambda array: pd.DataFrame({"c": pd.Series(array.to_pylist(), dtype=object)}),
+    "pandas of Arrow": lambda array: pa.table({"c": array}).to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": lambda array: pl.from_arrow(pa.table({"c": array})),
+    "lists": lambda array: [[cell] for cell in array.to_pylist()],
+    "array of objects": lambda array: np.array(array.to_pylist(), object)[:, None],
+}
+
+
+@pytest.mark.parametrize("way", ARRAYS)
+@pytest.mark.parametrize("kind", TYPES)
+def test_arrays_are_read_by_the_same_table(kind, way):
+    """One wrong cell refused them all, and truth values, texts of numbers and dates were numbers."""
+    if (way, kind) in WHY_NOT:
+        pytest.skip(WHY_NOT[way, kind])
+    array, roles = TYPES[kind]
+    given, expected = ARRAYS[way](array), roles["number"]
+    if set(expected) <= {"not_a_number", "missing"}:
+        with pytest.raises(ConfigError, match=r"^points: must be a rectangular array of numbers: truth values, "):
+            rows_of(given, "points")
+        return
+    rows = rows_of(given, "points")
+    assert [rows.odd.get(i, cell) for i, cell in enumerate(rows.cells[:, 0].tolist())] == expected
 
 
 def test_cells_of_csv_are_texts():

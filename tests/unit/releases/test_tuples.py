@@ -222,7 +222,7 @@ def test_k_of_one_needs_no_match():
         ({"gamma": Fraction(1, 4)}, "1/5"),
         ({"method": "guess"}, "'histogram', 'search' or 'public'"),
         ({"radius_nano": 0}, "leave rho for finding the radius"),
-        ({"core_nano": 10**9}, "must not be negative"),
+        ({"core_nano": 10**9}, "must be a whole number, at least 0"),
         ({"method": "public", "radius_nano": 0}, "one public radius"),
     ],
 )
