@@ -218,7 +218,7 @@ FILES = {
     "answers of users": {
         "release": [*ANSWERS, {**ANSWERS[1], "name": "usual", "per_user": "mean"}],
         "stream": {"unit": "user", "user": "id"},
-        "budget": {"rho": 8.0},
+        "budget": {"rho": 12.0},
     },
     "sliding": {"window": {"slide": "5s"}},
     "search": KINDS["search"],
