@@ -294,8 +294,13 @@ def _lines(
         return LossLine(situation, loss.rho, loss.delta, epsilons(loss.rho, loss.delta), None, name)
 
     whole = "all answers of one window together" if found.answers else "the release of one window"
-    yield of(whole, found.loss, "one window")
-    is_event = job.terms.unit == "event"
+    is_event, under = job.terms.unit == "event", found.keys_of_a_person
+    of_person = found.loss if is_event else job.window_loss * under
+    if of_person == found.loss:
+        yield of(whole, found.loss, "one window")
+    else:
+        yield of(f"{whole}, under one key", found.loss)
+        yield of(f"{whole}, under each of {job.keys_chosen or under} keys", of_person, "one window")
     if found.search is not None:
         yield of(f"one search for the keys of {many(found.search.windows, 'window')}", found.search.loss)
     if is_event and found.per_record != found.loss:
@@ -305,7 +310,6 @@ def _lines(
         cap = epsilons(found.total.rho, found.total.delta)
     elif not is_event:
         cap = epsilons(guarantee.rho, guarantee.delta)
-    under = found.keys_of_a_person
     who = "a person with one record in every window" if is_event else _present(job.terms.unit)
     for name, days in (("a day", 1), ("a year", DAYS_OF_A_YEAR)):
         rho, delta = (part * under for part in loss_of_presence(job, found.windows_per_day * days))

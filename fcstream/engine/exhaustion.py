@@ -40,6 +40,7 @@ class Exhaustion:
     def __init__(self, job: Job) -> None:
         self._job, self._is_told = job, job.clock == "eof"
         self._refused: dict[str, int] = {}  # opening of the refused window, by the stream of a key
+        self._is_older = False  # an earlier run was refused a window already, perhaps not as its first one
         self._shared = self
 
     @property
@@ -50,9 +51,10 @@ class Exhaustion:
             return None
         group = self._job.terms.group
         whose = "the budget" if group is None or group.endswith("/") else f"the budget of group {group!r}"
+        earlier = ", or earlier," if self._is_older else ""
         return (
-            f"{whose} is used up: since the window that opens at {utc(opens)} windows are refused ({REASON}) and have "
-            "no value; a new stream with a budget of its own would go on, and what both cost adds up"
+            f"{whose} is used up: since the window that opens at {utc(opens)}{earlier} windows are refused ({REASON}) "
+            "and have no value; a new stream with a budget of its own would go on, and what both cost adds up"
         )
 
     def note(self, releases: Sequence[Release], *, now: bool = True) -> None:
@@ -62,7 +64,9 @@ class Exhaustion:
         first, refused = releases[0], self._shared._refused
         if first.reason != REASON:
             refused.pop(first.stream, None)
+            self._shared._is_older &= bool(refused)
             return
+        self._shared._is_older |= not now
         refused.setdefault(first.stream, first.window_open_ms)
         if now:
             self._shared._tell()
@@ -70,6 +74,7 @@ class Exhaustion:
     def report_to(self, shared: Exhaustion) -> None:
         """Tell, from now on, that of the whole stream, of which this is about one key."""
         shared._refused |= self._refused
+        shared._is_older |= self._is_older
         self._shared = shared
 
     def forget(self, stream: str) -> None:

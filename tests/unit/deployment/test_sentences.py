@@ -101,6 +101,7 @@ FACTS = [
     ("each key may spend (rho=0.5", USERS | {"stream": USER | KEYS}, {"stream": {"keys_per_user": 1}}),
     ("what one key may spend of the guarantee", USERS | {"stream": USER | KEYS}, {"stream": {"keys_per_user": 1}}),
     ("under each of 2 keys", USERS | {"stream": USER | KEYS}, {"stream": {"keys_per_user": 1}}),
+    ("of one window, under each of 2 keys | 0.2", USERS | {"stream": USER | KEYS}, {"stream": {"keys_per_user": 1}}),
     ("Other streams about the same people are not in it", STREAM, {"budget": {"group": "g"}}),
     ("other streams under other names", STREAM, {"budget": {"group": "g"}}),
     ("That is weak", STREAM, {"budget": {"rho": 100.0}}),

@@ -83,7 +83,7 @@ def test_a_restart_knows_that_the_budget_is_used_up(tmp_path):
     with Engine(shape) as engine:
         engine.advance(55_000)
     with Engine(shape) as engine:
-        assert "00:00:40 UTC" in engine.exhaustion.text
+        assert "since the window that opens at 1970-01-01 00:00:40 UTC, or earlier, windows" in engine.exhaustion.text
 
 
 def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps():
