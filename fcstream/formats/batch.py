@@ -273,13 +273,15 @@ def batch_from_cells(
     n, roles, labels = len(columns[schema.time]), roles or schema.roles(), schema.labels
     found: dict[str, NDArray[Any]] = {}
     why: dict[int, Rejection] = {}
+    values, places = np.empty((n, len(schema.features))), {name: k for k, name in enumerate(schema.features)}
     for name in reversed((schema.time, *schema.features, *labels)):
-        found[name], odd = (columns[name], {}) if name in read_already else read(columns[name], roles[name])
+        cells, odd = (columns[name], {}) if name in read_already else read(columns[name], roles[name])
+        if name in places:  # while they are in the processor's caches
+            values[:, places[name]] = cells
+        else:
+            found[name] = cells
         for i, reason in odd.items():
             why[i] = Rejection(reason, i if positions is None else int(positions[i]), name)
-    values = np.empty((n, len(schema.features)))
-    for k, name in enumerate(schema.features):
-        values[:, k] = found[name]
     batch = Batch(found[schema.time], values, np.arange(n) if positions is None else positions)
     if labels:
         schema.labeled(batch, [found[name] for name in labels])
