@@ -131,7 +131,7 @@ def test_each_column_of_a_frame_has_a_type_of_its_own():
     """As one array of float64 all cells at the maximum of a column of float32 were left out."""
     pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
     columns = {"humidity": np.full(500, 99.9, np.float32), "count": np.arange(500), "level": np.full(500, 0.3)}
-    public = {"rho": 1e6, "step": 0.1, "bounds": ((0, 0, 0), (99.9, 1000, 0.3))}
+    public = {"rho": 1e6, "step": 1e-6, "bounds": ((0, 0, 0), (99.9, 1000, 0.3))}
     for frame in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
         answer = fcstream.private_sum(frame, noise=noise(), **public)
         assert answer.left_out == {}
