@@ -167,7 +167,7 @@ def ends_of(bounds: Any, dimension: int) -> tuple[NDArray[np.float64], NDArray[n
         raise ConfigError(f"must be {wanted}", "bounds")
     low, high = (np.broadcast_to(end, (dimension,)).astype(np.float64) for end in ends)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise ConfigError("must be finite, the lower ends below the upper ones", "bounds")
+        raise ConfigError(f"must be {wanted}: finite, the lower ends below the upper ones", "bounds")
     return low, high
 
 

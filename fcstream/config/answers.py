@@ -21,6 +21,7 @@ from ..stream.windows import Schedule
 from .sections import FeatureSection, Sections
 
 _LONGEST_NAME = 64
+_LEVELS = "kind 'marginals' with `order` = 1 counts records by level"
 
 
 def answers_of(config: Sections, grid: Grid, schedule: Schedule) -> Answers:
@@ -150,12 +151,15 @@ def _columns(config: Sections, options: Options) -> tuple[int, ...]:
     else:
         chosen = [feature.name for feature in config.features if feature.type in ("number", "boolean")]
     if not chosen and options.needs_features:
-        what = "a number or Boolean" if names and options.features is None else "at least one feature"
-        raise ConfigError(f"must name {what} for a release of kind {options.kind!r}", "features")
-    categories = [f.name for f in config.features if f.type == "category" and f.name in chosen]
+        only_codes = bool(names) and options.features is None
+        what = "a number or Boolean" if only_codes else "at least one feature"
+        remedy = f"; {_LEVELS}" if only_codes else ""
+        raise ConfigError(f"must name {what} for a release of kind {options.kind!r}{remedy}", "features")
+    asked = [*chosen, getattr(options, "feature", None)]
+    categories = [f.name for f in config.features if f.type == "category" and f.name in asked]
     if categories and not options.takes_categories:
         raise ConfigError(
-            f"must not be a category for a release of kind {options.kind!r}: its codes are no quantities",
+            f"must not be a category for a release of kind {options.kind!r}: its codes are no quantities; {_LEVELS}",
             f"features.{categories[0]}.type",
         )
     return tuple(names.index(name) for name in chosen)

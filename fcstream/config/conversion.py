@@ -6,6 +6,7 @@ Configurations of streams and of devices are both read by these functions. Error
 from __future__ import annotations
 
 import difflib
+import re
 import threading
 import tomllib
 from collections.abc import Mapping
@@ -20,6 +21,16 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 _REMOVED = {
     ("budget.exhausted", "'omit'"): ": 'omit' was removed, because numbers lacked most users and did not say so"
 }
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "a section",
+    "str": "text",
+}
+_KNOWN = "|".join((*_WORDS, "null"))
+_TYPES = re.compile(rf"Expected `((?:(?:{_KNOWN})(?: \| )?)+)`, got `({_KNOWN})`")
 _ONE_AT_A_TIME = threading.RLock()
 """msgspec looks at a type's fields when it is first used; if two threads do so at once, the process crashes."""
 
@@ -54,6 +65,11 @@ def converted(values: Any, section: type[Section], key: str = "") -> Section:
             message = f"must be {_choices(section, inner.rstrip('`'))}{why}"
         elif message in ("Expected `str`, got `int`", "Expected `str`, got `float`"):
             message = "must be text in quotes, got a number"
+        elif (types := _TYPES.fullmatch(message)) is not None:
+            wanted, got = (
+                " or ".join(_WORDS[part] for part in each.split(" | ") if part != "null") for each in types.groups()
+            )
+            message = f"must be {wanted}, got {got or 'nothing'}"
         raise ConfigError(message[:1].lower() + message[1:], where) from None
 
 

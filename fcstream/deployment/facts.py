@@ -306,10 +306,10 @@ def _lines(
     if is_event and found.per_record != found.loss:
         yield of(_record(job), found.per_record, "one record")
     cap = None
-    if is_event and found.total is not None and not job.has_keys:
-        cap = epsilons(found.total.rho, found.total.delta)
-    elif not is_event:
+    if not is_event:
         cap = epsilons(guarantee.rho, guarantee.delta)
+    elif found.total is not None and job.finder is None and under <= (config.stream.keys_per_user or under):
+        cap = epsilons(found.total.rho, found.total.delta)
     who = "a person with one record in every window" if is_event else _present(job.terms.unit)
     for name, days in (("a day", 1), ("a year", DAYS_OF_A_YEAR)):
         rho, delta = (part * under for part in loss_of_presence(job, found.windows_per_day * days))

@@ -88,8 +88,8 @@ def _many_analyses(facts: DeploymentFacts) -> Answer:
     text = (
         f"{per_day:g} window{'' if per_day == 1 else 's'} a day {'is' if per_day == 1 else 'are'} released"
         + (" by each key" if facts.job.has_keys else "")
-        + f" and add up. {_capital(facts.keeping.place)} counts them before anything is published, and nothing is "
-        f"published that does not fit into rho = {cap.rho:g}, delta = {cap.delta:g}."
+        + f", and all of them add up. {_capital(facts.keeping.place)} counts them before anything is published, and "
+        f"nothing is published that does not fit into rho = {cap.rho:g}, delta = {cap.delta:g}."
     )
     if facts.keeping.forgets:
         return "bad", f"{text} But it forgets them when the process ends: every process may publish as much once more."

@@ -174,7 +174,7 @@ def _first_part(job: Job, capacity: PrivacyLoss) -> str:
 
 def _consequence(job: Job, at: str) -> str:
     if job.spending.stops:
-        return f"the run ends at {at} (`budget.exhausted` = 'stop')"
+        return f"the run ends at {at.removesuffix(',')} (`budget.exhausted` = 'stop')"
     if job.clock == "eof" and job.spending.exhausted is None:
         return f"a run does not begin unless `budget.exhausted` says what becomes of {at} and those after it"
     return f"from {at} on every window is refused (`budget.exhausted`)"

@@ -20,7 +20,8 @@ LINES = 1000
 REMEDIES = {
     "broken_record": "that `source.url` names the format (jsonl, csv) and that the file is UTF-8",
     "missing": "`stream.time`, `stream.user`, `stream.key` and the names of `[[features]]`",
-    "not_a_number": "`[[features]]`: numbers need a decimal point; texts that mean no value go in `missing`",
+    "not_a_number": "`[[features]]`: `text = true` reads numbers that are texts, with a decimal point and no comma; "
+    "texts that mean no value go in `missing`",
     "out_of_range": "`min` and `max` of `[[features]]`, and their units",
     "bad_time": "`stream.time_unit`: 'iso8601' reads text like 2016-03-15T00:00:00Z, the others read numbers; a date "
     "without a time is none unless windows last whole days",

@@ -109,7 +109,7 @@ def test_unknown_sections_and_feature_keys():
         ({"stream": {"time_unit": "min"}}, "min"),
         ({"stream": {"time": "a"}}, "features"),
         ({"lattice": {"step": 0}}, r"lattice\.step"),
-        ({"lattice": {"step": "fine"}}, "float"),
+        ({"lattice": {"step": "fine"}}, "must be a number, got text"),
         ({"window": {"length": "ten minutes"}}, r"window\.length"),
         ({"window": {"length": "0s"}}, r"window\.length"),
         ({"window": {"slide": "20s"}}, "gaps"),

@@ -54,7 +54,7 @@ def test_paths_are_read_and_plain_names_stay():
             {"features": [{"type": "boolean", "min": None, "max": None, "origin": 0.0, "factor": 2.0}]},
             ".factor: must be left out",
         ),
-        ({"features": [{"text": "yes"}]}, "expected `bool`"),
+        ({"features": [{"text": "yes"}]}, "must be true or false, got text"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_sentence(changes, words):

@@ -194,6 +194,9 @@ def test_keys_of_users_share_the_guarantee(per_user, times):
     assert ("the operator's promise, which is not checked" in words) == (per_user == 1)
 
 
+TOTAL = {"rho": 4.0, "delta": 1e-6, "total_rho": 50.0, "total_delta": 1e-6}
+
+
 def test_shared_keys_groups_savings_totals_sliding_and_tracking_are_told():
     shared = {**USERS["stream"], "key": "site", "keys": ["a", "b", "c"], "keys_per_user": 2, "key_budgets": "shared"}
     words = all_words(report_of(facts_of(USERS | {"stream": shared})))
@@ -205,9 +208,12 @@ def test_shared_keys_groups_savings_totals_sliding_and_tracking_are_told():
     words = all_words(report_of(facts_of(saving)))
     assert "Windows that need less than they reserved" in words
     assert "Liang, Yi" in words
-    facts = facts_of(budget={"rho": 4.0, "delta": 1e-6, "total_rho": 50.0, "total_delta": 1e-6})
+    facts = facts_of(budget=TOTAL)
     assert facts.line("the total").rho == 50.0
     assert facts.line("a year").bounds[1] == facts.line("the total").epsilons[1]
+    facts = facts_of(stream={"key": "site", "keys": ["a", "b"]}, budget=TOTAL)
+    assert facts.line("a year").bounds[1] == facts.line("the total").epsilons[1]
+    assert "No budget caps that" not in all_words(report_of(facts))
     facts = facts_of(window={"slide": "5s"})
     assert "one record, in all 2 windows" in all_words(report_of(facts))
     tracking = all_words(report_of(facts_of(release={"method": "tracking", "size_hint": 2000})))

@@ -385,6 +385,11 @@ def test_every_key_has_all_answers():
         ([{**COUNT, "features": ["weight"]}], {}, "release.features: must name declared features, 'weight' is none"),
         ([{**COUNT, "features": ["load", "load"]}], {}, "release.features: must name each feature once"),
         ([{**BALL, "features": ["status"]}], {}, "must not be a category for a release of kind 'mean'"),
+        (
+            [{"kind": "histogram", "feature": "status", "edges": [1.0], "rho": 1.0}],
+            {},
+            "features.status.type: must not be a category for a release of kind 'histogram': .* kind 'marginals'",
+        ),
         ([{**COUNT, "where": {"weight": {"min": 1}}}], {}, "release.where.weight: must be a declared feature"),
         ([{**COUNT, "where": {"status": ["buzy"]}}], {}, "must hold declared levels .idle, busy, off., 'buzy' is none"),
         ([{**COUNT, "where": {"status": {"min": 1}}}], {}, "must be a list of levels"),

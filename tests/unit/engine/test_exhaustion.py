@@ -137,7 +137,7 @@ def test_omit_is_gone(unit):
             "a run does not begin unless `budget.exhausted` says what becomes of window 4, which opens at 1970-01-01",
         ),
         ("refuse", "from window 4, which opens at 1970-01-01 00:00:30 UTC, on every window is refused"),
-        ("stop", "the run ends at window 4, which opens at 1970-01-01 00:00:30 UTC"),
+        ("stop", "the run ends at window 4, which opens at 1970-01-01 00:00:30 UTC (`budget.exhausted` = 'stop')"),
     ],
 )
 def test_the_plan_compares_the_schedule_with_the_budget(exhausted, text):

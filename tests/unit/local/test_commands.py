@@ -139,7 +139,7 @@ def test_the_example():
         ({"components": {"a": {"bits": 4}}}, "components.a.kind: must be 'euclidean', 'great_circle', "),
         ({"components": {"a": 5}}, "components.a: must be a section of keys, got int"),
         ({"budget": {}}, "budget.rho: is required"),
-        ({"devices": {"keep": "all"}}, "devices.keep: expected `int`, got `str`"),
+        ({"devices": {"keep": "all"}}, "devices.keep: must be a whole number, got text"),
         ({"query": COUNT | {"kind": "sum"}}, "query.kind: must be 'count', 'density', 'nearest' or 'share', got 'sum'"),
         ({"query": COUNT | {"beta": 2.0}}, "query.beta: must be in (0, 1), got 2.0"),
         ({"ledger": {}}, "ledger.url: is required"),
