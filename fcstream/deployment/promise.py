@@ -139,7 +139,8 @@ def _person(facts: DeploymentFacts) -> str:
         text += " No budget caps that, because the guarantee is about records and not about people"
         if facts.plan.windows is None:
             return f"{text}."
-        return f"{text}; the schedule ends it, after {many(facts.plan.windows, 'window')}."
+        by_then = "".join(f": {lost(line)} by then" for line in facts.lines if line.name == "all windows")
+        return f"{text}; the schedule ends it, after {many(facts.plan.windows, 'window')}{by_then}."
     if one_year.cap[1] <= one_year.epsilons[1]:
         text += f" There the guarantee stops it, {facts.keeping.lasts}."
     else:
