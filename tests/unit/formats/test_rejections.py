@@ -126,7 +126,9 @@ def test_only_what_is_wrong_is_looked_at_a_second_time(kind, monkeypatch):
             monkeypatch.setattr(
                 owner,
                 name,
-                lambda self, some, *rest, whole=whole: careful.append(len(some)) or whole(self, some, *rest),
+                lambda self, some, *rest, whole=whole, **how: (
+                    careful.append(len(some)) or whole(self, some, *rest, **how)
+                ),
             )
     parses = []
     monkeypatch.setattr(influx_lines, "parse_line", lambda line: parses.append(line) or parse_line(line))
