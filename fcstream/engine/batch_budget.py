@@ -18,7 +18,7 @@ from .engine import Engine
 from .keyed import KeyedEngine
 
 _NOTHING = PrivacyLoss()
-_FORGETS = "memory:"
+FORGETS = "memory:"
 
 
 class _Demand(NamedTuple):
@@ -56,7 +56,7 @@ def check_unopened(config: Config) -> None:
     BudgetTooSmall
     """
     job, url = config.job, "" if config.ledger is None else config.ledger.url
-    if not url or url.startswith(_FORGETS) or is_foreign(url):
+    if not url or url.startswith(FORGETS) or is_foreign(url):
         return
     group = job.terms.group
     if group is None and _too_small(config, _new(job, {}), is_bound=False) is None:
@@ -87,7 +87,7 @@ def check_opened(engine: Engine | KeyedEngine) -> None:
     Specification 8.3; ours.
     """
     ledger = engine.config.ledger
-    _refuse(engine.config, _unreleased(engine), is_bound=ledger is not None and not ledger.url.startswith(_FORGETS))
+    _refuse(engine.config, _unreleased(engine), is_bound=ledger is not None and not ledger.url.startswith(FORGETS))
 
 
 def _refuse(config: Config, demands: Sequence[_Demand], *, is_bound: bool) -> None:

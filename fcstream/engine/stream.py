@@ -29,14 +29,13 @@ from ..releases.base import Release
 from ..releases.long_form import long_columns
 from ..releases.options import Options
 from ..releases.tables.documents import row_columns
-from .batch_budget import check_opened, check_unopened
+from .batch_budget import FORGETS, check_opened, check_unopened
 from .discovering import DiscoveringEngine
 from .engine import Engine
 from .intake import OnRejection
 from .keyed import KeyedEngine
 
 LOG = logging.getLogger("fcstream.engine")
-_FORGETS = "memory:"
 _NOTHING = object()
 
 
@@ -179,17 +178,17 @@ class Stream:
         """Open the engine, to push records that arrive one by one; `frame` makes a data frame of what it returns."""
         job, noise, hand = self.config.job, self._noise, self._on_rejection
         if job.finder is not None:
-            ledgers = self._in_memory if self._ledger_url == _FORGETS else None
+            ledgers = self._in_memory if self._ledger_url == FORGETS else None
             return DiscoveringEngine(self.config, ledgers=ledgers, noise=noise, on_rejection=hand)
-        if self._ledger_url == _FORGETS and job.keys_chosen is not None:
+        if self._ledger_url == FORGETS and job.keys_chosen is not None:
             raise ConfigError(
                 "must be SQLite or PostgreSQL with `stream.key_budgets` = 'shared': a `Stream` keeps no budget of all "
                 "keys in memory",
                 "ledger.url",
             )
-        if self._ledger_url == _FORGETS and not self._in_memory:
-            self._in_memory = {key: open_ledger(_FORGETS, job.part(key).terms) for key in job.keys} or {
-                "": open_ledger(_FORGETS, job.terms)
+        if self._ledger_url == FORGETS and not self._in_memory:
+            self._in_memory = {key: open_ledger(FORGETS, job.part(key).terms) for key in job.keys} or {
+                "": open_ledger(FORGETS, job.terms)
             }
         if job.keys:
             return KeyedEngine(self.config, ledgers=self._in_memory or None, noise=noise, on_rejection=hand)
@@ -295,7 +294,7 @@ class Stream:
         `found` are the keys that were found before.
         """
         url, job = self._ledger_url, self.config.job
-        if url == _FORGETS or is_foreign(url):
+        if url == FORGETS or is_foreign(url):
             return
         keys = job.keys if job.finder is None else (FINDER, *found)
         for part in [job.part(key) for key in keys] or [job]:
@@ -313,7 +312,7 @@ class Stream:
 
 def _url(ledger: str | os.PathLike[str] | None) -> str:
     if ledger is None:
-        return _FORGETS
+        return FORGETS
     text = os.fspath(ledger)
     return text if isinstance(ledger, str) and ":" in text else f"sqlite:{text}"
 
