@@ -33,6 +33,8 @@ from .sections import BudgetSection, KeyDiscoverySection, Sections, WindowSectio
 from .specification import promise, specification
 
 _DAY_MS = 86_400_000
+_MOST_WINDOWS = 100_000_000
+"""Of a job about files: about three hours of empty windows."""
 FINDER = ""
 """Instead of a key: the part of a stream that finds its keys. No key is empty."""
 _NOTHING = PrivacyLoss()
@@ -419,13 +421,20 @@ def _schedule(window: WindowSection) -> Schedule:
                     "belongs to the clocks 'wall' and 'broker': files have no first run", f"window.{name}"
                 )
     length = duration_ms(window.length, "window.length")
-    return Schedule(
+    schedule = Schedule(
         0 if window.start == NOW else instant_ms(window.start, "window.start"),
         length,
         length if window.slide is None else duration_ms(window.slide, "window.slide"),
         duration_ms(window.lateness, "window.lateness"),
         None if window.end is None else instant_ms(window.end, "window.end"),
     )
+    if window.clock == "eof" and (schedule.count or 0) > _MOST_WINDOWS:
+        raise ConfigError(
+            f"must leave {_MOST_WINDOWS:,} windows at most, got {schedule.count:,}, each of which gets a release, "
+            "empty or not: choose longer windows, or split the input",
+            "window.end",
+        )
+    return schedule
 
 
 def _share(capacity: PrivacyLoss, shares: int) -> PrivacyLoss:

@@ -24,7 +24,7 @@ from ..formats.batch import Batch, Rejection, Schema
 from ..formats.csv_dialect import BOM, COMMAS, CsvDialect, Transcoder
 from ..formats.decoders import CsvRows, LineDecoder
 from ..formats.nested import objects_decoder
-from ..formats.rejections import total
+from ..formats.rejections import is_packed, total
 from ..releases.base import Release
 from ..runtime.disk import lock_file, sync_folder, write_all
 from ..runtime.undo import on_error
@@ -178,7 +178,14 @@ def _open(path: str) -> BufferedIOBase:
             if os.path.getsize(path) == 0:
                 raise SourceError(f"{path} must be gzip data, it is empty")
             return gzip.GzipFile(path, "rb")
-        return open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115
+        start = file.peek(8)[:8] if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        if is_packed(start) and not start.isascii():  # a line may begin with x^
+            file.close()
+            raise SourceError(
+                f"{path} is compressed: with gzip its name must end in .gz, anything else must be unpacked"
+            )
+        return file
     except OSError as error:
         raise SourceError(f"{path} cannot be opened: {error.strerror}") from None
 

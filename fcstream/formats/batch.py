@@ -49,6 +49,8 @@ MEANINGS = {
     "cumulative": "a cumulative sum of OTLP, which holds all measurements since its start: send gauges, or deltas",
     "delta_sum": "a sum of OTLP over one interval, and `source.delta_sums` does not say that such are to be read",
     "histogram": "a histogram or summary of OTLP, which holds no measurement: send gauges",
+    "two_values": "an entry of SenML with more than one of `v`, `vs`, `vb` and `vd`: nobody can tell which is meant",
+    "compressed": "a message that begins as gzip, zlib, zstd, xz or lz4 does and cannot be read: send it uncompressed",
     "unknown_schema": "a schema that the registry does not know, that cannot be read, or that holds itself",
     "unknown_key": "a key that is not among the declared ones, or does not belong to the partition it came by, or that "
     "can be none: 1 to 200 printable characters",

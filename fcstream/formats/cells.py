@@ -27,7 +27,9 @@ from .texts import UnusableRecord, is_whole, parse_text, plain_texts
 TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
 PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
 """Ticks in a millisecond of the units whose integers are divided before they could become floats."""
-MAX_TIME_MS = 2**53
+EXACT = 2**53
+"""Every whole number below it in size is a double of its own; larger ones may have been rounded to it."""
+MAX_TIME_MS = EXACT - 1
 LONGEST_LABEL = 1024
 """Most characters of an id (bytes, if it comes as bytes), since ids are kept until their window closes."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -348,7 +350,7 @@ def _code(value: Any, role: Role) -> float:
 
 
 def _label(value: Any, role: Role) -> str:
-    text = _written(value, whole_below=MAX_TIME_MS)
+    text = _written(value, whole_below=EXACT)
     if says_missing(value, role.missing):
         raise UnusableRecord("missing")
     if role.max_bytes is not None:
@@ -416,7 +418,7 @@ def says_missing(value: Any, texts: Collection[str]) -> bool:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if is_whole(value):
-        return abs(int(value)) < MAX_TIME_MS and str(int(value)) in texts
+        return abs(int(value)) < EXACT and str(int(value)) in texts
     return isinstance(value, str) and value.strip() in texts
 
 

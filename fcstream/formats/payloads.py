@@ -22,7 +22,7 @@ from .envelopes import Envelope
 from .levels import read_as_texts, read_codes
 from .nested import objects_decoder
 from .registry import find, make_decoder
-from .rejections import moved, rejected_at, tallied
+from .rejections import moved, rejected_at, tallied, tell_packed
 
 LOG = logging.getLogger("fcstream.formats")
 
@@ -99,7 +99,7 @@ def read_messages(
     batch = _decode(decoder, bodies, envelopes)
     messages = batch.positions
     batch.positions = offsets[messages]
-    batch.rejections = moved(batch.rejections, offsets)
+    batch.rejections = moved(tell_packed(batch.rejections, bodies), offsets)
     return batch, timestamps_ms[messages], messages
 
 

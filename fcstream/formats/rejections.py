@@ -8,6 +8,22 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+_PACKED = (
+    b"\x1f\x8b\x08",
+    b"\x28\xb5\x2f\xfd",
+    b"\xfd7zXZ\0",
+    b"\x04\x22\x4d\x18",
+    b"x\x01",
+    b"x\x5e",
+    b"x\x9c",
+    b"x\xda",
+)
+
+
+def is_packed(body: bytes) -> bool:
+    """Tell whether bytes begin as those of gzip, zstd, xz, lz4 or zlib (deflate) do."""
+    return body.startswith(_PACKED)
+
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
     """Why records at one position of a source cannot be used; never their content.
@@ -48,6 +64,17 @@ def moved(rejections: Iterable[Rejection], positions: NDArray[np.int64]) -> list
     """Return rejections of records that were numbered from 0 with the positions of their messages."""
     places = positions.tolist()
     return _entries((places[each.position], each) for each in rejections)
+
+
+def tell_packed(rejections: list[Rejection], bodies: Sequence[bytes]) -> list[Rejection]:
+    """Name messages that cannot be read because they are compressed; positions are the numbers of bodies."""
+    packed = {
+        i for i in {each.position for each in rejections if each.reason == "broken_record"} if is_packed(bodies[i])
+    }
+    if not packed:
+        return rejections
+    kept = [each for each in rejections if each.position not in packed or each.reason != "broken_record"]
+    return tallied(kept + [Rejection("compressed", i) for i in packed])
 
 
 def _entries(found: Iterable[tuple[int, Rejection]]) -> list[Rejection]:

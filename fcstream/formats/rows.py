@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema, UnusableRecord
-from .cells import MAX_TIME_MS, Role, datetime_to_ms, is_date, parse_number, read, read_cell
+from .cells import EXACT, Role, datetime_to_ms, is_date, parse_number, read, read_cell
 from .cells import datetimes_to_ms as datetimes_to_ms
 from .levels import code_of, doubles_of, read_as_texts, read_codes
 from .plain_columns import as_array, as_objects, cells_of
@@ -87,7 +87,7 @@ def read_column(
     values: Any,
     name: str,
     size: int | None = None,
-    limit: int = MAX_TIME_MS,
+    limit: int = EXACT,
     *,
     moments: bool = True,
     dates: bool = False,
@@ -115,7 +115,7 @@ def read_column(
     elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
         array, present = np.atleast_1d(np.ma.getdata(values)), ~np.atleast_1d(np.ma.getmaskarray(values))
         if array.dtype.kind == "f":
-            array, limit = array.astype(np.float64), min(limit, MAX_TIME_MS)
+            array, limit = array.astype(np.float64), min(limit, EXACT)
         with np.errstate(invalid="ignore"):
             good = present & (array > -limit) & (array < limit) & (array == np.floor(array))
         column = np.where(good, array, 0).astype(np.int64)
@@ -147,7 +147,7 @@ def _whole(value: Any, limit: int, moments: bool, dates: bool) -> int | None:
         number = parse_number(None if isinstance(value, str) else value)
     except UnusableRecord:
         return None
-    return int(number) if number == math.floor(number) and abs(number) < min(limit, MAX_TIME_MS) else None
+    return int(number) if number == math.floor(number) and abs(number) < min(limit, EXACT) else None
 
 
 def unmasked(values: NDArray[Any]) -> NDArray[np.float64]:

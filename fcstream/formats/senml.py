@@ -13,7 +13,7 @@ record has no ``t``: ``time = "@broker"`` reads the time of arrival instead.
 
 A base value shapes what follows it in its pack. So a pack that cannot be resolved is rejected whole: one with a base
 value of a wrong type or of more than 1024 characters, a version above 10, or a label that must be understood (it ends
-in ``_``) and is not. Any other fault rejects its own record alone.
+in ``_``) and is not. Any other fault rejects its own record alone, two values for instance.
 
 Source
 ------
@@ -34,12 +34,11 @@ from .bounds import LONGEST_MESSAGE, most_rows
 from .envelopes import Envelope
 from .fields import RecordReader
 from .rejections import tallied
-from .senml_entries import RELATIVE_BELOW, VERSION, UsualJsonPacks, UsualPacks
+from .senml_entries import RELATIVE_BELOW, VALUES, VERSION, UsualJsonPacks, UsualPacks
 from .typed import Untyped
 
 _TOGETHER, _BYTES_TOGETHER = 512, 2**18
-_VALUES = ("v", "vs", "vb", "vd")
-_PLAIN = frozenset({*_VALUES, "n", "u", "s", "t", "ut"})
+_PLAIN = frozenset({*VALUES, "n", "u", "s", "t", "ut"})
 _BASES = {"bn": str, "bt": float, "bu": str, "bv": float, "bs": float, "bver": float}
 
 
@@ -146,7 +145,14 @@ class SenmlPacks:
         except (ValueError, RecursionError, msgspec.DecodeError):
             rejections.append(Rejection("broken_record", position))
             return []
+        if two := sum(map(_has_two_values, found)):
+            rejections.append(Rejection("two_values", position, None, two))
+            found = [record for record in found if not _has_two_values(record)]
         return join_measurements(found) if self._joined else found
+
+
+def _has_two_values(record: dict[str, Any]) -> bool:
+    return sum(label in record for label in VALUES) > 1
 
 
 def _groups(lines: Sequence[bytes]) -> Iterator[slice]:
@@ -252,7 +258,7 @@ def join_measurements(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         at = (record["bn"], record["t"] if type(record["t"]) is float else None)
         name = record["n"]
         own = (name.removeprefix(record["bn"]) if type(name) is str else "") or "v"
-        value = next((record[label] for label in _VALUES if label in record), None)
+        value = next((record[label] for label in VALUES if label in record), None)
         current = open_records.get(at)
         if current is None or own in current:
             current = open_records[at] = {"bn": record["bn"], "bt": record["t"]}

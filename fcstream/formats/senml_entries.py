@@ -8,6 +8,7 @@ result if both can read it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, repeat
@@ -32,6 +33,8 @@ CODES = {"bver": -1, "bn": -2, "bt": -3, "bu": -4, "bv": -5, "bs": -6} | {
     label: code for code, label in enumerate(("n", "u", "v", "vs", "vb", "s", "t", "ut", "vd"))
 }
 """Labels as packs in CBOR write them."""
+VALUES = ("v", "vs", "vb", "vd")
+"""Labels of which a record has one at most."""
 _NUMBERS, _OTHERS, _NAMES = ("v", "s"), ("u", "vs", "vb", "vd"), ("n", "bn", "u", "vs", "vd")
 
 
@@ -144,12 +147,19 @@ class SenmlEntry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
         )
 
     @property
+    def has_two_values(self) -> bool:
+        others = (self.vs is not msgspec.UNSET) + (self.vb is not msgspec.UNSET) + (self.vd is not msgspec.UNSET)
+        return (self.v is not _NO_NUMBER) + others > 1
+
+    @property
     def only_has_base(self) -> bool:
         """Return whether it sets base values and nothing else."""
         is_empty = self.n is _NO_NAME and self.t is _NO_TIME and self.v is self.s is self.ut is _NO_NUMBER
         return is_empty and self.u is self.vs is self.vb is self.vd is msgspec.UNSET and self.has_base
 
 
+_MORE_VALUES = re.compile(rb'"v[sbd]"|\\')
+"""What every line has that holds an entry with two values, spelled out or escaped."""
 _PACK = msgspec.json.Decoder(list[SenmlEntry]).decode
 
 
@@ -177,6 +187,9 @@ class UsualJsonPacks(UsualPacks):
             if first.bver > VERSION
             or len(first.bn) > LONGEST_LABEL
             or (first.bu is not msgspec.UNSET and len(first.bu) > LONGEST_LABEL)
+        }
+        odd |= {
+            i for i, line in enumerate(lines) if _MORE_VALUES.search(line) and any(e.has_two_values for e in packs[i])
         }
         if odd:
             packs, fit = [pack for i, pack in enumerate(packs) if i not in odd], np.delete(fit, list(odd))
@@ -211,6 +224,7 @@ def _has_later_base(pack: list[SenmlEntry]) -> bool:
 
 
 _PLAIN_CODES = frozenset(code for code in CODES.values() if code >= 0)
+_VALUE_CODES = frozenset(map(CODES.__getitem__, VALUES))
 _BASE_CODES = frozenset(CODES[label] for label in ("bver", "bn", "bt", "bu"))
 _FIRST_CODES = _PLAIN_CODES | _BASE_CODES
 
@@ -295,8 +309,13 @@ def _have_codes(packs: Sequence[list[Any]]) -> bool:
     if not set(map(type, chain.from_iterable(chain.from_iterable(packs)))) <= {int}:  # True and 1.0 are equal to 1
         return False
     firsts, others = [pack[0] for pack in packs], chain.from_iterable([pack[1:] for pack in packs])
-    if not (_FIRST_CODES.issuperset(chain.from_iterable(firsts)) and _PLAIN_CODES.issuperset(set().union(*others))):
+    found, later = frozenset(chain.from_iterable(firsts)), set[int]().union(*others)
+    if not (_FIRST_CODES.issuperset(found) and _PLAIN_CODES.issuperset(later)):
         return False
+    if len(_VALUE_CODES & (found | later)) > 1:
+        entries = chain.from_iterable(packs)
+        if any(len(_VALUE_CODES.intersection(entry)) > 1 for entry in entries):
+            return False
     return all(map(_is_usual, firsts))
 
 

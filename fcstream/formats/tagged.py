@@ -17,7 +17,7 @@ from .batch import Batch, Rejection, concatenated, merge
 from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
 from .json_parts import split_list
-from .rejections import moved, tallied
+from .rejections import moved, tallied, tell_packed
 
 
 def split_lines(body: bytes) -> list[bytes]:
@@ -113,7 +113,9 @@ class TaggedMessages:
             if decoder is None:
                 whole.rejections += [Rejection("broken_record", first_position + i) for i in rows]
                 continue
-            part = decoder.decode([lines[i][1:] for i in rows], 0, [envelopes[i] for i in rows] if envelopes else ())
+            bodies = [lines[i][1:] for i in rows]
+            part = decoder.decode(bodies, 0, [envelopes[i] for i in rows] if envelopes else ())
+            part.rejections = tell_packed(part.rejections, bodies)
             whole = merge(whole, _moved(part, np.array(rows, np.int64) + first_position))
         return whole
 

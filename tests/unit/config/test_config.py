@@ -266,6 +266,15 @@ def test_times_beyond_the_calendar_are_refused(key, text):
     assert refused.value.key == f"window.{key}"
 
 
+def test_a_job_of_a_billion_windows_is_refused():
+    """It was begun, with 27 hours left, for a typing error in `end` or `length`."""
+    given = {"start": "2016-03-15T00:00:00Z", "length": "1ms"}
+    with pytest.raises(ConfigError, match=r"must leave 100,000,000 windows at most, got 1,000,000,000") as refused:
+        Config.from_mapping(sample(window={**given, "end": "2016-03-26T13:46:40Z"}))
+    assert refused.value.key == "window.end"
+    Config.from_mapping(sample(window={**given, "end": "2016-03-16T03:46:40Z"}))
+
+
 def test_a_budget_that_lacks_a_billionth_says_so():
     thirds = [{"name": name, "kind": "count", "rho": 0.333333334} for name in "abc"]
     with pytest.raises(ConfigError) as refused:

@@ -1,9 +1,12 @@
 """Bodies of messages: what they hold, and hostile ones."""
 
+import gzip
+import io
 import json
 import math
 import random
 import struct
+import zlib
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,7 +20,7 @@ from fcstream.errors import ConfigError
 from fcstream.formats.arrow import ArrowBlocks
 from fcstream.formats.batch import Schema
 from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, most_rows
-from fcstream.formats.payloads import decoder_for
+from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.planning.plan import plan
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
@@ -224,7 +227,7 @@ MIN, MAX = -(2**63), 2**63 - 1
 @pytest.mark.parametrize(
     ("kind", "timestamps", "good"),
     [
-        ("int64", [5, MIN, MIN + 1, MAX, -(2**53) - 1, 2**53 + 1, -(2**53), 2**53], [5, -(2**53), 2**53]),
+        ("int64", [5, MIN, MIN + 1, MAX, -(2**53), 2**53, 1 - 2**53, 2**53 - 1], [5, 1 - 2**53, 2**53 - 1]),
         ("uint64", [5, 2**64 - 1, 2**63, 2**53 + 1], [5]),
         ("int8", [5, -128], [5, -128]),
         ("uint8", [5, 255], [5, 255]),
@@ -262,8 +265,8 @@ def test_timestamps_of_arrow_say_their_unit_themselves(unit):
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 def test_times_of_objects_never_wrap_around(codec):
     encode = getattr(msgspec, codec).encode
-    timestamps = [MIN, 2**64 - 1, MAX, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
-    for unit, good in (("ms", [2**53]), ("s", [])):
+    timestamps = [MIN, 2**64 - 1, MAX, 2**53 + 2, 1e300, -1e300, 2**53 - 1, True, None, "5", [5]]
+    for unit, good in (("ms", [2**53 - 1]), ("s", [])):
         decoder = decoder_for(codec, Schema("ts", unit, ("a",)))
         batch = decoder.decode([encode({"ts": timestamp, "a": 1}) for timestamp in timestamps], 0)
         assert batch.times_ms.tolist() == good
@@ -286,3 +289,56 @@ def test_plan_says_what_is_protected_in_long_messages(format):
     told = [line for line in plan(config).lines() if "message" in line]
     assert bool(told) == (format != "json")
     assert all("524288 rows" in line and "protected there is the message" in line for line in told)
+
+
+def one_of_each(at):
+    """A record at a time, a whole number of milliseconds, in every format that has such."""
+    cbor2, fastavro = pytest.importorskip("cbor2"), pytest.importorskip("fastavro")
+    record, file = {"time": at, "a": 1.0}, io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(AVRO), record)
+    return {
+        "json": json.dumps(record).encode(),
+        "msgpack": msgspec.msgpack.encode(record),
+        "cbor": cbor2.dumps(record),
+        "influx": b"m a=1.0 %d" % at,
+        "floats": struct.pack("<qd", at, 1.0),
+        "arrow": arrow(time=[at], a=[1.0]),
+        "avro": file.getvalue(),
+    }
+
+
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "time", "type": "long"}, {"name": "a", "type": "double"}]}
+TIMED = Schema("time", "ms", ("a",))
+
+
+@pytest.fixture
+def each_format(tmp_path):
+    pytest.importorskip("fastavro")
+    path = tmp_path / "record.avsc"
+    path.write_text(json.dumps(AVRO))
+
+    def decoder(format):
+        return decoder_for(format, TIMED, {"schema_file": str(path)} if format == "avro" else {})
+
+    return decoder
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_time_beyond_what_doubles_hold_is_rejected_and_never_rounded(each_format, sign):
+    """-2**53 - 1 became -2**53 where columns are doubles, and was taken."""
+    for size in (2**53, 2**53 + 1, 2**53 + 2, 2**62, 2**63 - 1):
+        for format, body in one_of_each(sign * size).items():
+            batch = each_format(format).decode([body], 0)
+            assert batch.times_ms.tolist() == [], (format, size)
+            assert reasons(batch)[0][1] in ("bad_time", "broken_record" if format == "influx" else ""), (format, size)
+    for format, body in one_of_each(sign * (2**53 - 1)).items():
+        assert each_format(format).decode([body], 0).times_ms.tolist() == [sign * (2**53 - 1)], format
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda body: b"\x28\xb5\x2f\xfd\x04\x00" + body])
+def test_a_compressed_message_is_named(each_format, pack):
+    for format, body in one_of_each(1_700_000_000_000).items():
+        found, _, _ = read_messages(each_format(format), np.arange(5, 7), np.zeros(2, np.int64), [pack(2 * body), body])
+        assert found.positions.tolist()[-1:] == [6], format
+        if format != "floats":  # any sixteen bytes are a row of it
+            assert [tuple(each[:2]) for each in reasons(found)] == [(5, "compressed")], format

@@ -402,3 +402,14 @@ def test_values_and_widths_undo_the_scaling():
 def test_features_that_make_no_sense(feature, what):
     with pytest.raises(ConfigError, match=what):
         feature()
+
+
+@pytest.mark.parametrize("start", [b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd\x04", b"x\x9c\xab\x56"])
+def test_a_compressed_file_with_another_name_is_refused(tmp_path, start):
+    """Each of its lines was a broken record."""
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(start + b"more")
+    with pytest.raises(SourceError, match=r"records.jsonl is compressed: with gzip its name must end in \.gz"):
+        open_source(f"jsonl:{path}", Schema("t", "ms", ()))
+    path.write_text("x^2,t\n1,1\n")
+    open_source(f"csv:{path}", Schema("t", "ms", ("x^2",))).close()

@@ -291,6 +291,39 @@ def test_a_fault_of_one_entry_rejects_that_entry():
     ]
 
 
+@pytest.mark.parametrize("encode", [packs, binary])
+@pytest.mark.parametrize(
+    "two",
+    [
+        {"v": 1, "vs": "x"},
+        {"v": 1, "vb": True},
+        {"v": 1, "vd": "aGk"},
+        {"vs": "x", "vb": False},
+        {"vb": True, "vd": "aGk"},
+    ],
+)
+def test_an_entry_with_two_values_is_rejected(encode, two):
+    """Which of them was meant nobody knows, and one was taken in silence."""
+    usual = [{"bn": "a", "bt": 1e9, "v": 1}, {"v": 2}]
+    mixed = [{"bn": "a", "bt": 1e9, "v": 1}, two, {"vs": "3"}, {"v": 4}]
+    later = [{"bn": "a", "bt": 1e9, "v": 1}, {"bn": "b", **two}, {"v": 4}]
+    format = "senml" if encode is packs else "senml-cbor"
+    batch = decoder_for(format, SCHEMA).decode(encode(usual, mixed, [{"bn": "a", "bt": 1e9}, two], later), 0)
+    assert batch.positions.tolist() == [0, 0, 1, 1, 3, 3]
+    assert batch.values.ravel().tolist() == [1, 2, 1, 4, 1, 4]
+    assert reasons(batch) == [
+        *[(1, "missing", "v"), (1, "two_values", None), (2, "two_values", None), (3, "two_values", None)]
+    ]
+    rooms = [{"bn": "a", "bt": 1e9, "n": "humidity", "v": 3}, {"n": "temperature", **two}]
+    batch = decoder_for(format, ROOM, {"joined": True}).decode(encode(rooms), 0)
+    assert reasons(batch) == [(0, "missing", "temperature"), (0, "two_values", None)]
+
+
+def test_escaped_labels_hide_no_second_value():
+    body = rb'[{"bn": "a", "bt": 1e9, "v": 1, "\u0076s": "x"}]'
+    assert reasons(decoder_for("senml", SCHEMA).decode([body], 0)) == [(0, "two_values", None)]
+
+
 def test_measurements_of_a_time_are_one_record():
     pack = [
         {"bn": "urn:a:", "bt": 1e9, "n": "temperature", "u": "Cel", "v": 21.5},
