@@ -7,11 +7,12 @@ needs a public ball.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,54 @@ def _variance(numerator: int, denominator: int, rho_nano: int) -> Fraction:
     if rho_nano < 1:
         raise ConfigError("must be larger: a part that an answer needs is less than 1e-9", "release.rho")
     return Fraction(-(-numerator * RHO_UNIT * 1024 // (denominator * 2 * rho_nano)), 1024)
+
+
+def noisy_sums(exact: Sequence[Any] | NDArray[Any], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Add noise (n,) to n sums of integers exactly, then round to doubles.
+
+    Privacy
+    -------
+    That of the noise; rounding is post-processing.
+
+    Source
+    ------
+    Specification 2.3; ours.
+    """
+    return np.array([float(int(a) + b) for a, b in zip(exact, drawn.tolist(), strict=True)])
+
+
+def noisy_products(products: NDArray[Any], variance: Fraction, noise: Noise) -> NDArray[np.float64]:
+    """Add noise of a variance to the diagonal, and of half of it to each pair, of sums of products (d, d).
+
+    Privacy
+    -------
+    Protects one record, an integer vector of squared length at most R, with R**2 / (2 * variance) of rho, whatever its
+    direction.
+
+    Source
+    ------
+    Specification 7.4; proof 8.3; ours.
+    """
+    d = len(products)
+    found = np.diag(noisy_sums(np.diag(products), noise.discrete_gaussian(variance, d)))
+    rows, columns = np.tril_indices(d, -1)
+    below = noisy_sums(products[rows, columns], noise.discrete_gaussian(variance / 2, len(rows)))
+    found[rows, columns] = found[columns, rows] = below
+    return found
+
+
+def product_deviations(variance: Fraction, dimension: int) -> NDArray[np.float64]:
+    """Return the deviations (d, d) of what `noisy_products` adds.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 7.4; ours.
+    """
+    return math.sqrt(variance) * np.where(np.eye(dimension, dtype=np.bool_), 1.0, math.sqrt(0.5))
 
 
 def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "release.rho") -> None:

@@ -285,7 +285,7 @@ FAULTS = [
     ),
     Fault(
         "pairs of clipped records with half the noise that they need",
-        "releases/statistics/clipped.py",
+        "releases/averages.py",
         "noise.discrete_gaussian(variance / 2, len(rows))",
         "noise.discrete_gaussian(variance / 8, len(rows))",
         (CLIPPED_AUDIT,),
@@ -345,6 +345,13 @@ FAULTS = [
         "sampled_rows(len(rows), Fraction(wanted, self.size_hint), noise)",
         "np.arange(wanted)",
         (f"{LEARNED}test_scales_of_a_sample_are_near_those_of_all",),
+    ),
+    Fault(
+        "both sides of a median paid as the one where a record is not",
+        "releases/statistics/scales.py",
+        "[own, other] if self.has_sides else [own]",
+        "[other, other] if self.has_sides else [own]",
+        (LEARNED_AUDIT,),
     ),
     Fault(
         "second moments of points at a fraction of their sensitivity",

@@ -7,6 +7,7 @@ best place to look depends on the fault, and of rho too (see `support.neighborin
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,10 +20,12 @@ from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
 from fcstream.counting.exact import FriendCounts
+from fcstream.releases.averages import gaussian_variance, noisy_products, product_deviations
 from fcstream.releases.base import Track
 from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.reasons import REASONS
 from fcstream.releases.statistics.clipped_sums import ClippedSums
+from fcstream.releases.statistics.columns import Column
 from fcstream.releases.statistics.quantiles import missing_ranks
 from fcstream.releases.statistics.shapes import LEVEL, Coordinates
 
@@ -270,30 +273,76 @@ def test_learned_scales_cost_their_tenth_and_a_window_all_of_its_rho():
     rho, worst = mechanism.stage.rho / 2, 0.0  # of one feature of two
     places, orders = np.arange(6), (1.01, 8.0)
 
-    def law(values, level, rate):
-        below, above = (np.array([(values < v).sum() for v in places]), np.array([(values > v).sum() for v in places]))
-        weights = np.exp(-float(rate) * missing_ranks(below, above, len(values), level))
-        return weights / weights.sum()
+    class Laws(Noise):
+        def exponential_choice(self, sizes, costs, rate):
+            weights = np.exp(-float(rate) * costs)
+            self.found.append(weights / weights.sum())
+            return 0
 
-    # A distance from any place is a quantile of the distances, which one record more changes as it changes values.
-    spreads = mechanism.spreads
-    assert spreads.has_sides
-    draws = [(Fraction(1, 2), mechanism.medians.rates[0]), *((spreads.level, rate) for rate in spreads.rates[:2])]
-    for few in itertools.chain.from_iterable(
-        itertools.combinations_with_replacement((0, 2, 3, 5), n) for n in range(6)
-    ):
-        for more in (0, 2, 4, 5):
-            one, two = np.array(few), np.array([*few, more])
-            pairs = [(law(one, *draw), law(two, *draw)) for draw in draws]
-            for p, q in ((0, 1), (1, 0)):
-                for order in orders:
-                    found = [
-                        math.log((pair[p] ** order * pair[q] ** (1 - order)).sum()) / (order - 1) for pair in pairs
-                    ]
-                    worst = max(worst, sum(found) / order / rho)
+    column = Column(0, mechanism.columns[0].feature, 0, 5)
+    medians = replace(mechanism.medians, loss=PrivacyLoss(mechanism.medians.loss.rho_nano // 2), columns=(column,))
+    spreads = replace(mechanism.spreads, loss=PrivacyLoss(mechanism.spreads.loss.rho_nano // 2), columns=(column,))
+    assert (spreads.has_sides, spreads.rates) == (True, mechanism.spreads.rates[:1])
+    assert medians.rates == mechanism.medians.rates[:1]
+
+    def laws(values, middle):
+        """Of a median, and of the distances about some median to both sides."""
+        (noise := Laws()).found, kept = [], np.array(values, np.int64)
+        below, above = (np.array([(kept < v).sum() for v in places]), np.array([(kept > v).sum() for v in places]))
+        noise.exponential_choice(places, missing_ranks(below, above, len(kept), Fraction(1, 2)), medians.rates[0])
+        spreads.learn_sorted(np.sort(kept)[None, :], [middle], noise)
+        return noise.found
+
+    ranges = 0.0  # by how much logarithms of odds of both distances differ: the bound is met, and not passed
+    for middle in range(6):
+        for few in itertools.chain.from_iterable(itertools.combinations_with_replacement(places, n) for n in range(6)):
+            one = laws(few, middle)
+            for more in places:
+                pairs = list(zip(one, laws((*few, more), middle), strict=True))
+                ranges = max(ranges, sum(float(np.ptp(np.log(p / q))) ** 2 for p, q in pairs[1:]) / 8)
+                for order, turn in itertools.product(orders, (1, -1)):
+                    found = [(p**order * q ** (1 - order)).sum() for p, q in (pair[::turn] for pair in pairs)]
+                    worst = max(worst, sum(map(math.log, found)) / (order - 1) / order / rho)
+    assert ranges == pytest.approx(spreads.loss.rho, rel=1e-6)
+    assert ranges <= spreads.loss.rho * (1 + 1e-9)
     assert 0.2 < worst <= 1
     counter = FriendCounts(2, None)
     counter.add(0, np.rint(np.random.default_rng(0).normal(0, [1e5, 1e8], size=(900, 2))))
     assert mechanism.release(counter.view([0]), paid := Paid(), Noise(SeededEntropy(1))).reason is None
     assert paid.stages[0] == PrivacyLoss(mechanism.loss.rho_nano // 10)
     assert sum(paid.stages, PrivacyLoss()) == mechanism.loss
+
+
+def test_squares_and_pairs_of_a_record_cost_what_they_claim_in_every_direction():
+    """The law of sums of products of one record more, for every direction of it: with noise to pairs as to squares it
+    would cost less than is paid for, with a quarter more."""
+    length = 25
+
+    def loss(record, part):
+        """What the record moves, in deviations of the noise that its entries get."""
+        drawn = []
+
+        class Told(Noise):
+            def discrete_gaussian(self, variance, size):
+                drawn.extend([float(variance)] * size)
+                return np.zeros(size, np.int64)
+
+        variance = gaussian_variance(length**4, 10**9)
+        moved = noisy_products(np.outer(record, record), variance, Told())
+        d = len(record)
+        rows, columns = np.tril_indices(d, -1)
+        entries = np.append(np.diag(moved), moved[rows, columns])
+        variances = np.array(drawn)
+        variances[d:] *= part
+        assert product_deviations(variance, d)[rows, columns] == pytest.approx(np.sqrt(drawn[d:]))
+        return (entries**2 / (2 * variances)).sum()
+
+    on_sphere = [
+        r for r in itertools.product(range(-length, length + 1), repeat=3) if sum(x * x for x in r) == length**2
+    ]
+    assert len(on_sphere) > 50
+    losses = [loss(np.array(record), 1.0) for record in on_sphere]
+    assert max(losses) <= 1
+    assert min(losses) > 1 - 1e-5
+    assert max(loss(np.array(record), 0.5) for record in on_sphere) > 1.2
+    assert min(loss(np.array(record), 2.0) for record in on_sphere) < 0.8

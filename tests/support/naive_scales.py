@@ -21,13 +21,12 @@ def learned(rows: list[list[int]], mechanism, shift: int, share: Fraction, noise
         rate = mechanism.medians.rates[k]
         assert (2 * rate) ** 2 / 8 <= parts[0] / d  # costs move by up to 1
         middles.append(drawn_quantile(values[k], *ends[k], Fraction(1, 2), rate, noise))
-    rates = iter(mechanism.spreads.rates)
-    for own, (low, high), middle in zip(values, ends, middles, strict=True):
+    for own, (low, high), middle, rate in zip(values, ends, middles, mechanism.spreads.rates, strict=True):
+        # A record moves costs of its own side by up to 3, and of the other one by up to 1.
+        assert ((6 * rate) ** 2 + (2 * rate) ** 2) / 8 <= parts[1] / d + Fraction(1, 10**9)
         whole = 0
         for sign in (-1, 1):  # of the other side no value is farther than the middle
             side = [max(sign * (min(max(value, low), high) - middle), 0) for value in own]
-            rate = next(rates)
-            assert (6 * rate) ** 2 / 8 <= parts[1] / (2 * d) + Fraction(1, 10**9)  # costs move by up to 3
             whole += spread(side, 0, high - low, 0, Fraction(3, 4), 64, rate, noise)
         found.append(1024 * max(whole * 2**shift, least))
     return found

@@ -19,7 +19,17 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, Lattice
 from ...stream.totals import gram_totals
-from ..averages import BallAverage, Start, _no_stages, check_noise, gaussian_variance, in_parts, to_center
+from ..averages import (
+    BallAverage,
+    Start,
+    _no_stages,
+    check_noise,
+    gaussian_variance,
+    in_parts,
+    noisy_products,
+    product_deviations,
+    to_center,
+)
 from ..base import Forecast, Outcome, ReleaseValues
 from ..options import BuildContext
 from .centers import CLUSTERS, ClusterOptions, ClusterRelease, centers_in_user_units, checked
@@ -49,8 +59,8 @@ class ClusterMixture:
     covariances : float64 (k, d, d) or None
         Noisy, positive semidefinite covariances of the records within the spread of their center; 0 for a part with too
         few records.
-    covariance_sigma : float64 (k,) or None
-        Noise deviation of an entry of each covariance matrix.
+    covariance_sigma : float64 (k, d, d) or None
+        Noise deviations of their entries.
     tuples : int or None
         Noisy number of tuples that agreed; None if that number is not known.
     shares : float64 (k,) or None
@@ -123,7 +133,7 @@ class ComponentEstimate:
     mean: NDArray[np.float64]
     sigma: NDArray[np.float64] | None
     covariance: NDArray[np.float64]
-    covariance_sigma: float
+    covariance_sigma: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -142,11 +152,11 @@ class ComponentLearner:
     Privacy
     -------
     Protects one record, added or removed, with rho-zCDP: a third for count and mean (`BallAverage`), the rest for the
-    second moments. The sensitivity of the products of a clipped offset, each pair once, is R**2 in l2.
+    second moments (`noisy_products`).
 
     Source
     ------
-    Specification 6.14; proof 7.9; Gaussian mechanism; Cohen et al. 2021 take any learner of one Gaussian.
+    Specification 6.14; proofs 7.9, 8.3; Gaussian mechanism; Cohen et al. 2021 take any learner of one Gaussian.
     """
 
     rho_nano: int
@@ -190,21 +200,18 @@ class ComponentLearner:
         d = self.dimension
         found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)
         if found is None:
-            return ComponentEstimate(count, center, None, np.zeros((d, d)), 0.0)
+            return ComponentEstimate(count, center, None, np.zeros((d, d)), np.zeros((d, d)))
         rest, shift, ball = self._rest, self._shift, self._ball
         start(PrivacyLoss(rest))
         clipped = np.empty((int(np.count_nonzero(part)), d), np.int64)
         clusters.clip(np.ascontiguousarray(points[part] - center), float(self.spread_squared), shift, clipped)
         variance = gaussian_variance(ball * ball, rest)
-        rows, columns = np.triu_indices(d)
-        products = gram_totals(clipped, ball)[rows, columns] + noise.discrete_gaussian(variance, len(rows))
-        second = np.zeros((d, d))
-        second[rows, columns] = (products / count).astype(np.float64) * 4.0**shift
-        second = second + np.triu(second, 1).T
+        unit = 4.0**shift / count
+        second = noisy_products(gram_totals(clipped, ball), variance, noise) * unit
         offset = found.value - center
         values, vectors = np.linalg.eigh(second - np.outer(offset, offset))
         covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return ComponentEstimate(count, found.value, found.sigma, covariance, math.sqrt(variance) / count * 4.0**shift)
+        return ComponentEstimate(count, found.value, found.sigma, covariance, product_deviations(variance, d) * unit)
 
 
 def mixture_of(
@@ -226,7 +233,7 @@ def mixture_of(
         np.stack([part.mean for part in parts]),
         np.stack(sigma),
         np.stack([part.covariance for part in parts]),
-        np.array([part.covariance_sigma for part in parts]),
+        np.stack([part.covariance_sigma for part in parts]),
         tuples,
     )
 
@@ -395,7 +402,7 @@ def mixture_in_user_units(outcome: Outcome, grid: Grid) -> ReleaseValues:
     own = {
         "covariances": (plain.parts["covariances"] * both).tolist(),
         "covariance_sigma": [
-            (sigma * both).tolist() if math.isfinite(sigma) else None for sigma in plain.parts["covariance_sigma"]
+            (sigma * both).tolist() if np.isfinite(sigma).all() else None for sigma in plain.parts["covariance_sigma"]
         ],
     }
     words = {**(plain.no_interval or {}), **({"covariances": CLUSTERS} if any(own["covariance_sigma"]) else {})}

@@ -88,11 +88,14 @@ def _fitted(told: ClusterMixture, found: FoundParts, noise: Noise) -> ClusterMix
     fitted = overlapping(found.tree, found.centers, Mixture(told.weights, told.means, told.covariances), noise)
     if fitted is None:
         return told
-    nothing = np.full_like(told.means, np.nan)
     return replace(
-        told, shares=fitted.weights, means=fitted.means, sigma=nothing,
-        covariances=fitted.covariances, covariance_sigma=nothing[:, 0],
-    )  # fmt: skip
+        told,
+        shares=fitted.weights,
+        means=fitted.means,
+        sigma=np.full_like(told.means, np.nan),
+        covariances=fitted.covariances,
+        covariance_sigma=np.full_like(told.covariances, np.nan),
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +16,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
-from ..averages import Start, _no_stages, chi_quantile, gaussian_variance
+from ..averages import Start, _no_stages, chi_quantile, gaussian_variance, noisy_products, noisy_sums
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of, percent
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
@@ -26,7 +25,7 @@ from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfS
 from .columns import Column
 from .correlations import MatrixNoise, correlations, nearest_covariance, principal_components, regression, with_nulls
 from .moved import MovedRecords
-from .quantiles import exponential_rate, missing_ranks
+from .quantiles import exponential_rate, largest_move, missing_ranks
 from .scales import (
     SAMPLE,
     MedianLearner,
@@ -243,7 +242,7 @@ class ClippedCovariance(MechanismBase):
 
     @cached_property
     def radius_rate(self) -> Fraction:
-        return exponential_rate(self.radius_level, self.shares["radius"])
+        return exponential_rate([2 * largest_move(self.radius_level)], self.shares["radius"])
 
     @cached_property
     def count_variance(self) -> Fraction:
@@ -326,8 +325,8 @@ class ClippedCovariance(MechanismBase):
         limit, unit = self.first_ball >> (2 * shift), 1 << shift
         sums, products, _ = clipped.within(self.first_ball, shift)
         variance = gaussian_variance(limit, self.first_shares[0])
-        mean = _noisy(sums, noise.discrete_gaussian(variance, len(sums))) / size
-        found = _noisy_products(products, gaussian_variance(limit * limit, self.first_shares[1]), noise) / size
+        mean = noisy_sums(sums, noise.discrete_gaussian(variance, len(sums))) / size
+        found = noisy_products(products, gaussian_variance(limit * limit, self.first_shares[1]), noise) / size
         found += float(variance) / size**2 * np.eye(len(mean)) - np.outer(mean, mean)
         return coordinates.moved(mean * unit, found * unit**2, self._first_entry / size, turns=self.turns)
 
@@ -344,9 +343,9 @@ class ClippedCovariance(MechanismBase):
         sums, products, beyond = clipped.within(radius_squared, shift)
         start(self.shares["sums"])
         variance = gaussian_variance(limit, self.shares["sums"].rho_nano)
-        noisy_sums = _noisy(sums, noise.discrete_gaussian(variance, len(sums)))
+        told_sums = noisy_sums(sums, noise.discrete_gaussian(variance, len(sums)))
         start(self.shares["moments"])
-        return noisy_sums, _noisy_products(products, self.variance(limit), noise), limit, beyond
+        return told_sums, noisy_products(products, self.variance(limit), noise), limit, beyond
 
     def _radius(self, norms: NDArray[np.float64], noise: Noise) -> int:
         """Draw a rung of the ladder near the quantile of the squared norms (n,), and return the squared radius."""
@@ -552,19 +551,3 @@ class ClippedCovariance(MechanismBase):
             warnings = ("noise hides most correlations: use longer windows, or raise `release.rho`",)
         facts = {"records_needed": self.least_count}
         return PlanNotes(lines, warnings, facts, self.shares["count"], case=" with features of equal scale")
-
-
-def _noisy_products(products: NDArray[Any], variance: Fraction, noise: Noise) -> NDArray[np.float64]:
-    """Add noise of a variance to the diagonal, and of half of it to the lower triangle, of sums of products (d, d)."""
-    d = len(products)
-    diagonal = _noisy(np.diag(products), noise.discrete_gaussian(variance, d))
-    rows, columns = np.tril_indices(d, -1)
-    below = _noisy(products[rows, columns], noise.discrete_gaussian(variance / 2, len(rows)))
-    found = np.diag(diagonal)
-    found[rows, columns] = found[columns, rows] = below
-    return found
-
-
-def _noisy(exact: Sequence[Any] | NDArray[Any], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Add integers exactly, then round to doubles."""
-    return np.array([float(int(a) + b) for a, b in zip(exact, drawn.tolist(), strict=True)])

@@ -130,7 +130,10 @@ class Quantiles(MechanismBase):
     @cached_property
     def rates(self) -> list[Fraction]:
         """Rate of each level: by how much the logarithm of the odds falls per unit of the costs of `missing_ranks`."""
-        return [exponential_rate(exact(q), share) for q, share in zip(self.levels, self.shares[1], strict=True)]
+        return [
+            exponential_rate([2 * largest_move(exact(q))], share)
+            for q, share in zip(self.levels, self.shares[1], strict=True)
+        ]
 
     def _falls(self) -> list[float]:
         """Return how much the logarithm of the odds falls for each record by which a value is off."""
@@ -247,20 +250,36 @@ def intervals(
     return starts, sizes, below, above
 
 
-def exponential_rate(level: Fraction, share: PrivacyLoss) -> Fraction:
-    """Return the rate of the exponential mechanism for one quantile, in integer costs, that a share of rho pays for.
+def exponential_rate(reaches: Sequence[int], share: PrivacyLoss) -> Fraction:
+    """Return the rate of exponential mechanisms, in integer costs, all of which together a share of rho pays for.
+
+    `reaches` are, for each draw, the lengths of the intervals in which all changes lie that one record makes to its
+    costs: 2 * `largest_move` for a quantile.
 
     Privacy
     -------
-    One record moves the costs by at most max(a, b - a) either way, where level = a / b; so a draw with this rate has
-    eps-bounded range with eps**2 / 8 <= rho.
+    A draw with the rate r has (r * reach)-bounded range, which costs (r * reach)**2 / 8; the sum is at most rho.
 
     Source
     ------
-    Specification 5.10; proof 6.3; Cesar and Rogers 2021.
+    Specification 5.10; proofs 1.7, 6.3; Cesar and Rogers 2021.
     """
-    epsilon = Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT), RHO_UNIT)
-    return epsilon / (2 * max(level.numerator, level.denominator - level.numerator))
+    squares = sum(reach * reach for reach in reaches)
+    return Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT * squares), RHO_UNIT * squares)
+
+
+def largest_move(level: Fraction) -> int:
+    """Return by how much one record moves a cost of `missing_ranks` at most, either way.
+
+    Privacy
+    -------
+    Computed from public numbers alone, so it costs nothing.
+
+    Source
+    ------
+    Specification 5.10; proof 6.3.
+    """
+    return max(level.numerator, level.denominator - level.numerator)
 
 
 def missing_ranks(below: NDArray[np.int64], above: NDArray[np.int64], size: int, level: Fraction) -> NDArray[np.int64]:

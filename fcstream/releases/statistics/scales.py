@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import PrivacyLoss
 from ...noise.samplers import FAR, Noise
 from .columns import Column
-from .quantiles import exponential_rate, intervals, missing_ranks
+from .quantiles import exponential_rate, intervals, largest_move, missing_ranks
 
 UNITS = 2**10
 """A learned scale is this many units, to which offsets are rounded."""
@@ -69,7 +69,7 @@ class MedianLearner:
     @cached_property
     def rates(self) -> list[Fraction]:
         """Rates of the draws, by feature."""
-        return _rates(self.loss, len(self.columns), _MIDDLE)
+        return _rates(self.loss, len(self.columns), [2 * largest_move(_MIDDLE)])
 
     @cached_property
     def needed(self) -> int:
@@ -93,7 +93,7 @@ class SpreadLearner:
     Parameters
     ----------
     loss : PrivacyLoss
-        Only its rho is used; every draw gets an equal share of it.
+        Only its rho is used; every feature gets an equal share of it.
     columns : tuple of Column
     level : Fraction
         That part of the records.
@@ -106,7 +106,8 @@ class SpreadLearner:
     Privacy
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0, given the medians. Each distance is one draw of
-    the exponential mechanism with the costs of `missing_ranks`, over a public ladder.
+    the exponential mechanism with the costs of `missing_ranks`, over a public ladder. Where each side has a distance, a
+    record lies on one of them; in the draw of the other it is within every rung, and moves costs by at most 1 - level.
 
     Source
     ------
@@ -121,8 +122,9 @@ class SpreadLearner:
 
     @cached_property
     def rates(self) -> list[Fraction]:
-        """Rates of the draws: by feature, and lower side before the upper one."""
-        return _rates(self.loss, len(self.columns) * (1 + self.has_sides), self.level)
+        """Rates of the draws, by feature."""
+        own, other = 2 * largest_move(self.level), 2 * (self.level.denominator - self.level.numerator)
+        return _rates(self.loss, len(self.columns), [own, other] if self.has_sides else [own])
 
     @cached_property
     def needed(self) -> int:
@@ -132,14 +134,14 @@ class SpreadLearner:
 
     def learn_sorted(self, values: NDArray[Any], middles: list[int], noise: Noise) -> list[int]:
         """Learn distances, in lattice steps, about middles, from what `ascending` returned."""
-        rates, found = iter(self.rates), []
-        for own, column, middle in zip(values, self.columns, middles, strict=True):
+        found = []
+        for own, column, middle, rate in zip(values, self.columns, middles, self.rates, strict=True):
             ladder, place = spread_ladder(column, self.rungs), middle - column.lowest
             ends = np.clip([place - ladder, place + ladder], 0, column.highest - column.lowest).astype(own.dtype)
             low, high = np.searchsorted(own, ends[0]), np.searchsorted(own, ends[1], side="right")
             # Of each rung, how many records lie within it: of the last one all do.
             within = (len(own) - low, high) if self.has_sides else (high - low,)
-            chosen = [self._draw(counts, len(own), next(rates), noise) for counts in within]
+            chosen = [self._draw(counts, len(own), rate, noise) for counts in within]
             found.append(sum(int(ladder[rung]) for rung in chosen))
         return found
 
@@ -148,10 +150,10 @@ class SpreadLearner:
         return noise.exponential_choice(np.ones(len(within), np.int64), costs, rate)
 
 
-def _rates(loss: PrivacyLoss, many: int, level: Fraction) -> list[Fraction]:
-    """Return the rates of draws with equal shares: few differ, so that little is computed of them."""
-    shares = [share.rho_nano for share in PrivacyLoss(loss.rho_nano).split(many)]
-    made = {share: exponential_rate(level, PrivacyLoss(share)) for share in {*shares}}
+def _rates(loss: PrivacyLoss, features: int, reaches: list[int]) -> list[Fraction]:
+    """Return the rates of features with equal shares: few differ, so that little is computed of them."""
+    shares = [share.rho_nano for share in PrivacyLoss(loss.rho_nano).split(features)]
+    made = {share: exponential_rate(reaches, PrivacyLoss(share)) for share in {*shares}}
     return [made[share] for share in shares]
 
 

@@ -19,7 +19,7 @@ from ...stream.lattice import Grid
 from ...synthetic.cells import MAX_AXES
 from ...synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts, RegionView, ball_cells
 from ...synthetic.mixtures import to_simplex
-from ..averages import BallAverage, check_noise, gaussian_variance
+from ..averages import BallAverage, check_noise, gaussian_variance, noisy_products
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
@@ -128,8 +128,8 @@ class Points(MechanismBase):
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the window holds. A record becomes
     integers of norm at most R around the public center. Discrete Gaussian noise is added to (R count, sum), of squared
-    sensitivity 2 R**2; to the upper triangle of the second moments, R**4; and in every cell, empty ones too, to the
-    count (1) and the sum (R**2). A record lies in one cell, which is an integer function of it and of released numbers.
+    sensitivity 2 R**2; to the second moments (`noisy_products`); and in every cell, empty ones too, to the count (1)
+    and the sum (R**2). A record lies in one cell, which is an integer function of it and of released numbers.
     Everything is then projected onto the set, which is post-processing.
 
     Source
@@ -158,7 +158,7 @@ class Points(MechanismBase):
 
     @cached_property
     def variances(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Noise variances: of the mean's sum, of the second moments, and of the counts and the sums of cells."""
+        """Noise variances: of the mean's sum, of squares of coordinates, and of the counts and the sums of cells."""
         return (
             gaussian_variance(2 * REACH**2, self.shares[0]),
             gaussian_variance(REACH**4, self.shares[1]),
@@ -193,10 +193,7 @@ class Points(MechanismBase):
             return Outcome("too_few", count=count)
         mean = (view.rows.sum(axis=0) + drawn[1:]) / count
         charge.start(PrivacyLoss(self.shares[1]))
-        upper = np.triu_indices(d)
-        noisy = np.zeros((d, d))
-        noisy[upper] = view.moments[upper] + noise.discrete_gaussian(self.variances[1], len(upper[0]))
-        noisy = noisy + np.triu(noisy, 1).T
+        noisy = noisy_products(view.moments, self.variances[1], noise)
         directions = np.linalg.eigh(noisy / count - np.outer(mean, mean))[1][:, ::-1].T
         spread = math.sqrt(self.variances[3]) / REACH / count
         cells = ball_cells(directions, np.clip(mean, -REACH, REACH), spread, LIMIT, min(d, MAX_AXES))
