@@ -8,6 +8,7 @@ from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..formats.batch import Schema
+from ..formats.texts import composed
 from ..ledgers.base import Terms, part_name
 from ..releases.answers import Answers
 from ..releases.options import check_rho
@@ -129,6 +130,7 @@ class Job:
         """Return the job of a stream without keys (None), or of one of the keys."""
         if key is None and not self.has_keys:
             return self
+        key = None if key is None else composed(key)
         if key is None or (self.finder is None and key not in self.keys):
             raise ConfigError("must be one of `stream.keys`; `KeyedEngine` answers all of them", "key")
         return self.part(key)
@@ -317,7 +319,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
         if stream.key_budgets == "shared":
             _check_shared(config)
         return (), 1
-    keys = tuple(stream.keys or ())
+    keys = tuple(map(composed, stream.keys or ()))  # as those of records are
     if not keys:
         raise ConfigError(
             "is required with `stream.key`: every part has a release for every window, so all of them are public",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..formats.batch import Schema
+from ..formats.texts import composed
 from ..releases.answers import Answers, WindowAnswer
 from ..releases.base import EpochMechanism
 from ..releases.options import BuildContext
@@ -31,7 +30,7 @@ def discovery_of(config: Sections) -> KeyDiscoverySection | None:
 
 def first_keys(keys: KeyDiscoverySection) -> tuple[str, ...]:
     """Return the keys of the first period in Unicode's normal form C, as those of records are."""
-    return tuple(unicodedata.normalize("NFC", key) for key in keys.first)
+    return tuple(map(composed, keys.first))
 
 
 def check_key_texts(keys: tuple[str, ...], name: str) -> None:

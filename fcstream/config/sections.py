@@ -10,7 +10,7 @@ from ..errors import ConfigError
 from ..formats.cells import BOOLEAN
 from ..formats.csv_dialect import CsvDialect
 from ..formats.registry import FORMATS, OPTION_KEYS, FormatName
-from ..formats.texts import MAX_BYTES
+from ..formats.texts import MAX_BYTES, composed
 from ..releases.options import Options
 from ..stream.lattice import Feature
 
@@ -189,7 +189,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             )
         self._refuse(("min", "max"), _OF_NUMBERS)
         levels = tuple(self.levels or ("false", "true"))
-        if len(levels) < 2 or len(set(levels)) < len(levels):
+        if len(levels) < 2 or len(set(map(composed, levels))) < len(levels):
             raise ConfigError("must be at least two different texts", f"{key}.levels")
         return Feature(self.name, 0.0, float(len(levels) - 1), levels=levels, optional=self.optional)
 
@@ -198,6 +198,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.type == "boolean":
             return dict(BOOLEAN)
         found: dict[Any, int] = {level: code for code, level in enumerate(self.levels or ())}
+        found |= {composed(level): code for level, code in found.items()}
         for level, code in list(found.items()):  # whole numbers may stand for their text
             if len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:
                 found.setdefault(int(level), code)

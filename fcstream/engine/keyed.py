@@ -18,6 +18,7 @@ from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
 from ..formats.rejections import rejected_at
 from ..formats.rows import read_moment
+from ..formats.texts import composed
 from ..ledgers import JointLedger, Ledger, joint_ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
@@ -101,7 +102,7 @@ class KeyedEngine:
             raise ConfigError("must be declared: `DiscoveringEngine` answers streams that find theirs", "stream.keys")
         if not job.keys:
             raise ConfigError("is required: `Engine` answers streams without keys", "stream.key")
-        wanted = frozenset(job.keys if keys is None else keys)
+        wanted = frozenset(job.keys if keys is None else map(composed, keys))
         mine = tuple(key for key in job.keys if key in wanted)
         if not mine or len(mine) != len(wanted):
             raise ConfigError("must be some of `stream.keys`", "keys")
@@ -122,7 +123,7 @@ class KeyedEngine:
                 for key, ledger in zip(mine, opened, strict=True)
             }
         else:
-            account = None
+            account, ledgers = None, {composed(key): ledger for key, ledger in ledgers.items()}
         self._closes_together, self._mine = is_shared, wanted
         self._index |= {key: i for i, key in enumerate(job.keys)}
         with ExitStack() as undo:

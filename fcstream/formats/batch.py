@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from .cells import LONGEST_LABEL as LONGEST_LABEL
 from .cells import MAX_TIME_MS as MAX_TIME_MS
-from .cells import TIME_UNITS, Role, read, read_cell
+from .cells import TIME_UNITS, Role, composed_labels, read, read_cell
 from .cells import Milliseconds as Milliseconds
 from .cells import parse_iso8601 as parse_iso8601
 from .cells import parse_number as parse_number
@@ -234,10 +234,10 @@ class Schema:
         return self.order if self.texts else self.features
 
     def labeled(self, batch: Batch, columns: Sequence[NDArray[np.object_]]) -> Batch:
-        """Give a batch the columns of its labels."""
+        """Give a batch the columns of its labels, ids and keys in normal form C."""
         found = dict(zip(self.labels, columns, strict=True))
-        batch.users = None if self.user is None else found[self.user]
-        batch.keys = None if self.key is None else found[self.key]
+        batch.users = None if self.user is None else composed_labels(found[self.user])
+        batch.keys = None if self.key is None else composed_labels(found[self.key])
         batch.texts = {name: found[name] for name in self.texts}
         return batch
 

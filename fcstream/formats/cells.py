@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .plain_columns import as_objects, cells_of
-from .texts import UnusableRecord, is_whole, parse_text, plain_texts
+from .texts import UnusableRecord, composed, is_whole, parse_text, plain_texts
 
 TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
 PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
@@ -188,6 +188,17 @@ def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
     return _each(as_objects(listed), nulls, role, as_objects([""] * n))
 
 
+def composed_labels(labels: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Bring users' ids or keys (n,) to normal form C, so that one person has one budget however a name is written.
+
+    Source
+    ------
+    Specification 13.5.
+    """
+    cells = labels.tolist()
+    return labels if all(map(str.isascii, cells)) else as_objects(list(map(composed, cells)))
+
+
 def _settled(cells: NDArray[Any], role: Role) -> NDArray[Any] | None:
     """Return the values of a column without nulls whose cells are all as usual; None for any other."""
     kind = cells.dtype.kind
@@ -341,6 +352,8 @@ def _code(value: Any, role: Role) -> float:
     if text is None:
         text = ""  # which may be a level
     code = role.codes.get(text) if isinstance(text, str) else None
+    if code is None and isinstance(text, str) and len(text) <= LONGEST_LABEL:
+        code = role.codes.get(composed(text))
     if code is None and isinstance(text, str) and not isinstance(value, (str, bytes)):
         own = value if isinstance(value, bool) else int(text) if _WHOLE.fullmatch(text) else None
         code = next((code for level, code in role.codes.items() if type(level) is type(own) and level == own), None)

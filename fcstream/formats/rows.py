@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema, UnusableRecord
-from .cells import EXACT, Role, datetime_to_ms, is_date, parse_number, read, read_cell
+from .cells import EXACT, Role, composed_labels, datetime_to_ms, is_date, parse_number, read, read_cell
 from .cells import datetimes_to_ms as datetimes_to_ms
 from .levels import code_of, doubles_of, read_as_texts, read_codes
 from .plain_columns import as_array, as_objects, cells_of
@@ -158,7 +158,7 @@ def unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
 def read_labels(
     ids: Any, n: int, name: str = "ids", reason: str = "bad_user"
 ) -> tuple[NDArray[np.object_], dict[int, str]]:
-    """Read users' ids, or keys, as text (n,); also tells which rows have no usable one, and why.
+    """Read users' ids, or keys, as text (n,) in normal form C; also tells which rows have no usable one, and why.
 
     Raises
     ------
@@ -170,7 +170,8 @@ def read_labels(
     column = as_column(ids)
     if len(column) != n:
         raise ConfigError(f"must have {n} entries, got {len(column)}", name)
-    return read(column, Role("label", reason=reason))
+    labels, odd = read(column, Role("label", reason=reason))
+    return composed_labels(labels), odd
 
 
 def as_column(values: Any) -> NDArray[Any]:

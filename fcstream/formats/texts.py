@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ class UnusableRecord(Exception):
 def is_whole(value: Any) -> bool:
     """Tell whether a value is a whole number: no truth value, and no time span, which is an integer to numpy."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+@lru_cache(maxsize=64)  # all records of a message may share one, and a hostile one takes milliseconds
+def composed(text: str) -> str:
+    """Return a text in Unicode's normal form C, in which an accent is written in one way only."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
@@ -53,8 +60,7 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         raise UnusableRecord("not_a_text")
     if len(value) > _MOST_COMPOSED * max_bytes:  # unread, since many records may share it
         raise UnusableRecord("too_long")
-    if not value.isascii():
-        value = unicodedata.normalize("NFC", value)
+    value = composed(value)
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
