@@ -19,6 +19,7 @@
         ├── LedgerInUse              1   a ledger that another process has open
         ├── LedgerMismatch           2   a ledger of another stream, schema or budget
         └── LedgerDamaged            4   a ledger whose content contradicts itself
+            └── LedgerTaken          4   a ledger that another process opened or exchanged while it was open
 
 A message states rule, value, setting and remedy in one sentence and never holds a record's content. What a program
 needs to know is in attributes.
@@ -139,6 +140,10 @@ class LedgerDamaged(LedgerError):
     """The ledger's content contradicts itself; `fcstream budget verify` names the first bad row."""
 
     exit_code = 4
+
+
+class LedgerTaken(LedgerDamaged):
+    """Another process opened the ledger, or exchanged its file, while this one had it open."""
 
 
 class BudgetExhausted(FcstreamError):

@@ -172,7 +172,7 @@ def refuse_overwriting_ledger(ledger: str, out: str, key: str) -> None:
     """Refuse to write over a ledger."""
     path = ledger_path(ledger)
     real = os.path.realpath(path)
-    if os.path.realpath(out) in (real, f"{real}-wal") or os.path.realpath(out).startswith(f"{real}-witness"):
+    if os.path.realpath(out) in (real, *(f"{real}-{part}" for part in ("wal", "witness", "lock"))):
         raise ConfigError(f"must not be a file of the ledger: {out}", key)
 
 

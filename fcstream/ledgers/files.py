@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ..runtime.undo import on_error
 from .base import WRONG_CONTENT
+from .fence import Fence
 from .rollback_guard import GuardFile, RollbackGuard
 
 APPLICATION_ID = 0x66635374  # "fcSt"
@@ -46,6 +47,8 @@ class LedgerFile:
         Whether all streams of the file were found in its list of streams.
     guards : GuardFile
         Of all its streams.
+    fence : Fence
+        Keeps other processes out, and finds out if one came in all the same.
     sums, most : dict or None
         What the windows and blocks of each stream add up to, and its largest loss of a block; None after a change. See
         `fcstream.ledgers.sqlite.sums`.
@@ -53,7 +56,6 @@ class LedgerFile:
 
     def __init__(self, path: str, *, create: bool) -> None:
         real = os.path.realpath(path)  # the working directory may change; logs lie beside the file, not beside a link
-        refuse_lost_log(path)
         if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
             RollbackGuard(f"{real}-witness").check_absence()
         self.path = real
@@ -70,13 +72,20 @@ class LedgerFile:
         self._unfinished: Callable[[], object] | None = None
         self._forget_unwritten()
         self._flushes = False
-        self.db = connect(path, create=create)
-        self._inode = _inode(path)
+        find_file(path, create=create)
+        self.fence = Fence(real)
+        self.fence.take()
+        with on_error(self.fence.release):
+            refuse_lost_log(path)
+            self.db = connect(path)
+            self._inode = _inode(path)
         try:
+            self.fence.watch()
             with translated_errors(path):
                 self._prepare(path)
         except LedgerInUse:
             self.db.close()  # this connection never had the log open, so closing it merges nothing
+            self.fence.release()
             raise
         except BaseException:  # an interruption too: a connection must not be left to the garbage collector
             if not self._close():
@@ -139,6 +148,7 @@ class LedgerFile:
 
     def mark(self, log: str) -> None:
         """Note in the file whether the newest charges may be in the write-ahead log."""
+        self.fence.check()
         self._flush(True)
         self.db.execute("UPDATE file SET value = ? WHERE key = 'log'", (log,))
 
@@ -161,7 +171,9 @@ class LedgerFile:
             self.db.execute(f"BEGIN {kind}")
             yield
             self.write()
+            self.fence.check()
             self.db.execute("COMMIT")
+            self.fence.check()  # nothing is published that whoever opened the ledger meanwhile may not have seen
         self._unfinished = None
 
     def write_later(self, statement: str, key: tuple[Any, ...], row: tuple[Any, ...]) -> None:
@@ -245,7 +257,11 @@ class LedgerFile:
         db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
 
     def _close(self) -> bool:
-        """Close the connection; returns whether that was possible."""
+        """Close the connection; returns whether that was possible, or must never be."""
+        if self.fence.is_lost:  # the file, or its log, is somebody else's now
+            self.disown()
+            self._let_go()
+            return True
         try:
             self._roll_back()  # the mark must not be part of a transaction that an interrupt left open
             # A clean close merges the log into the file and deletes it, so the file must be marked as closed before.
@@ -257,8 +273,12 @@ class LedgerFile:
         except (sqlite3.Error, ValueError):
             pass  # not a ledger, or a damaged one
         self.db.close()
-        self.guards.close()
+        self._let_go()
         return True
+
+    def _let_go(self) -> None:
+        self.guards.close()
+        self.fence.release()
 
 
 def opened_here(path: str) -> LedgerFile | None:
@@ -328,7 +348,13 @@ def refuse_lost_log(path: str) -> None:
         )
 
 
-def connect(path: str, *, create: bool) -> sqlite3.Connection:
+def find_file(path: str, *, create: bool) -> None:
+    """Make the file if it is absent and may be made.
+
+    Raises
+    ------
+    LedgerDamaged, LedgerError
+    """
     real = os.path.realpath(path)
     if os.path.isdir(path):
         raise LedgerError(f"{path} must be a file, it is a directory: change `ledger.url`")
@@ -345,8 +371,11 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
             pass
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
+
+
+def connect(path: str) -> sqlite3.Connection:
     with translated_errors(path):
-        return sqlite3.connect(real, timeout=0.5, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(os.path.realpath(path), timeout=0.5, isolation_level=None, check_same_thread=False)
 
 
 _DAMAGE = (  # primary codes of SQLite's errors

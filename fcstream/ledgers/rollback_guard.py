@@ -2,7 +2,8 @@
 
 The file is written after every transaction and never flushed: after a power loss it may be behind the ledger, but never
 ahead of it. Its two lines are written alternately, each with a checksum, so that a torn line leaves the other intact.
-Where a ledger holds several streams, each has two lines of the one file, in the order of their numbers.
+A line holds a mark of the process that wrote it, by which this one finds out whether another has written since. Where a
+ledger holds several streams, each has two lines of the one file, in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import logging
 import os
 import re
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -18,8 +20,8 @@ from ..errors import LedgerDamaged
 from ..runtime.words import many
 
 LOG = logging.getLogger("fcstream.ledgers")
-_LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
-_WIDTH = 95
+_LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64}) [0-9a-f]{16}) ([0-9a-f]{8})\n")
+_WIDTH = 112
 _AFTERWARD = (
     "make sure that this ledger is the newest one (`fcstream budget releases` lists what it knows); the next run goes "
     "on with a sound file"
@@ -32,7 +34,9 @@ class GuardFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.mark = uuid.uuid4().hex[:16].encode()
         self._file = -1
+        self._place = (0, 0)
         self._is_told = False
 
     def read(self, start: int, size: int) -> bytes:
@@ -46,6 +50,19 @@ class GuardFile:
         """Make the file if it is absent, and keep it open."""
         if self._file < 0:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._place = _place(os.fstat(self._file))
+
+    def find_again(self) -> None:
+        """Let go of an open file that is no longer the one of its path, and log a warning if there is none."""
+        if self._file < 0:
+            return
+        try:
+            is_here = _place(os.stat(self.path)) == self._place
+        except OSError:
+            is_here = False
+            LOG.warning("%s was removed while its ledger was open: a new one is begun", self.path)
+        if not is_here:
+            self.close()
 
     def write(self, data: bytes | bytearray, start: int) -> None:
         self.open()
@@ -81,6 +98,10 @@ class GuardFile:
                 self.close()  # so that a file that was repaired, or deleted, is opened anew
 
 
+def _place(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
 def _useless(path: str, error: OSError) -> str:
     return (
         f"{path} cannot be read and written ({error.strerror}): an older copy of {_ledger_of(path)} would not be "
@@ -92,9 +113,19 @@ def _ledger_of(path: str) -> str:
     return path.rpartition("-witness")[0]
 
 
-def _line(seq: int, chain: bytes) -> bytes:
-    text = f"{seq:020} {chain.hex()}".encode()
+def _line(seq: int, chain: bytes, mark: bytes) -> bytes:
+    text = b"%020d %s %s" % (seq, chain.hex().encode(), mark)
     return b"%s %08x\n" % (text, zlib.crc32(text))
+
+
+def _halves(lines: bytes) -> list[bytes]:
+    return [lines[:_WIDTH], lines[_WIDTH:]]
+
+
+def _sound(lines: bytes) -> list[re.Match[bytes]]:
+    """Return those of two lines that are whole."""
+    found = (_LINE.fullmatch(lines, at, at + _WIDTH) for at in (0, _WIDTH))
+    return [line for line in found if line and zlib.crc32(line[1]) == int(line[4], 16)]
 
 
 class RollbackGuard:
@@ -112,6 +143,7 @@ class RollbackGuard:
         self._file = GuardFile(file) if isinstance(file, str) else file
         self.path, self._number = self._file.path, number
         self._turn = 0
+        self._known: list[bytes] = []  # both lines as this process left them, once it has written one
 
     def check_absence(self, remedy: str | None = None) -> None:
         """Refuse to make a new ledger where the guard has seen one. `remedy` replaces the message's advice.
@@ -165,8 +197,17 @@ class RollbackGuard:
     def note(self, seq: int, chain: bytes) -> None:
         """Remember the last row and its link. After a failure, which is logged, the guard is behind its ledger."""
         with self._file.going_on():
-            self._file.write(_line(seq, chain), self._start + self._turn * _WIDTH)
-            self._turn = 1 - self._turn
+            self._file.open()
+            known, line = self._known or _halves(self._read()), _line(seq, chain, self._file.mark)
+            self._file.write(line, self._start + self._turn * _WIDTH)
+            self._keep(known, line)
+
+    def _read(self) -> bytes:
+        return self._file.read(self._start, 2 * _WIDTH)
+
+    def _keep(self, known: list[bytes], line: bytes) -> None:
+        known[self._turn], self._known = line, known
+        self._turn = 1 - self._turn
 
     @staticmethod
     def note_together(notes: Sequence[tuple[RollbackGuard, int, bytes]]) -> None:
@@ -175,22 +216,50 @@ class RollbackGuard:
         What lies between them is written as it is, so a write that is torn leaves it intact. Nobody else may write to
         the file meanwhile.
         """
-        numbers = [guard._number for guard, _, _ in notes]
-        if max(numbers) - min(numbers) > 2 * len(notes) - 3:  # few, or far from each other
+        start, size = _extent([guard for guard, _, _ in notes])
+        if not size:
             for guard, seq, chain in notes:
                 guard.note(seq, chain)
             return
-        file, start = notes[0][0]._file, 2 * _WIDTH * (min(numbers) - 1)
-        size = 2 * _WIDTH * max(numbers) - start
+        file = notes[0][0]._file
         with file.going_on():
             file.open()
             lines = bytearray(file.read(start, size).ljust(size, b"\0"))
+            written = []
             for guard, seq, chain in notes:
-                at = guard._start + guard._turn * _WIDTH - start
-                lines[at : at + _WIDTH] = _line(seq, chain)
+                at, line = guard._start - start, _line(seq, chain, file.mark)
+                written.append((guard, guard._known or _halves(bytes(lines[at : at + 2 * _WIDTH])), line))
+                at += guard._turn * _WIDTH
+                lines[at : at + _WIDTH] = line
             file.write(lines.rstrip(b"\0"), start)
-            for guard, _, _ in notes:
-                guard._turn = 1 - guard._turn
+            for guard, known, line in written:
+                guard._keep(known, line)
+
+    @staticmethod
+    def are_ours(guards: Sequence[RollbackGuard]) -> bool:
+        """Tell whether the newest line of each of several guards of one file is the last one that this process wrote.
+
+        A guard that this process has not written, or that is gone, has no line of anybody else.
+        """
+        file = guards[0]._file
+        file.find_again()
+        start, size = _extent(guards)
+        try:
+            held = file.read(start, size) if size else b""
+            for guard in guards:
+                at = guard._start - start
+                if guard._known and not guard._is_known(held[at : at + 2 * _WIDTH] if size else guard._read()):
+                    return False
+        except OSError:
+            pass  # the next note tells
+        return True
+
+    def _is_known(self, lines: bytes) -> bool:
+        if lines == b"".join(self._known):
+            return True
+        found = _sound(lines)
+        newest = max((line[2] for line in found), default=b"")
+        return all(line[0] in self._known for line in found if line[2] == newest)
 
     @property
     def _start(self) -> int:
@@ -215,6 +284,8 @@ class RollbackGuard:
         missing = lag(count)
         if missing <= 0:
             return None
+        if not os.path.lexists(self.path):
+            return f"{self.path} is missing: an older copy of {self._ledger} would not have been noticed; {_AFTERWARD}"
         what = f"has missed {many(missing, 'journal row')}" if count else "has seen no journal row"
         return (
             f"{self.path} {what} of {self._ledger}: an older copy from since then would not have been noticed; after "
@@ -223,38 +294,35 @@ class RollbackGuard:
 
     @staticmethod
     def renew(file: GuardFile, guards: Iterable[tuple[RollbackGuard, int, bytes, Callable[[int], int]]]) -> None:
-        """Log a warning if a file that is there is damaged or behind its ledger, and note what its guards should know.
+        """Log a warning if the file is absent, damaged or behind its ledger, and note what its guards should know.
 
-        Each guard comes with the last row that is on disk, its link, and what `damage` needs.
+        Each guard comes with the last row that is on disk, its link, and what `damage` needs. Beside a new ledger the
+        file is absent, and stays so.
         """
-        if not os.path.lexists(file.path):
-            return
-        known = [*guards]
+        known, found = [*guards], None
         if file.trouble() is None:
             found = next(filter(None, (guard.damage(lag) for guard, _, _, lag in known)), None)
-            if found is not None:
-                LOG.warning("%s", found)
+        if found is not None:
+            LOG.warning("%s", found)
+        elif not os.path.lexists(file.path):
+            return
         RollbackGuard.note_together([(guard, seq, chain) for guard, seq, chain, _ in known])
 
     def seen(self) -> tuple[int, bytes]:
-        """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn.
-
-        Beside files of schema 1 each further stream had a guard file of its own, which still counts.
-        """
-        lines = [*self._lines(self._file, self._start)]
-        if self._number > 1:
-            lines += self._lines(GuardFile(f"{self.path}_{self._number}"), 0)
-        sound = [line for line in lines if line and zlib.crc32(line[1]) == int(line[4], 16)]
-        return max(((int(line[2]), bytes.fromhex(line[3].decode())) for line in sound), default=(0, b""))
-
-    @staticmethod
-    def _lines(file: GuardFile, start: int) -> list[re.Match[bytes] | None]:
+        """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn."""
         try:
-            data = file.read(start, 2 * _WIDTH)
+            found = _sound(self._file.read(self._start, 2 * _WIDTH))
         except OSError:
-            return []
-        return [_LINE.fullmatch(data, at, at + _WIDTH) for at in (0, _WIDTH)]
+            found = []
+        return max(((int(line[2]), bytes.fromhex(line[3].decode())) for line in found), default=(0, b""))
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
         self._file.close()
+
+
+def _extent(guards: Sequence[RollbackGuard]) -> tuple[int, int]:
+    """Return where the lines of some guards begin and how long they are; no length if they are few, or far apart."""
+    numbers = [guard._number for guard in guards]
+    start = 2 * _WIDTH * (min(numbers) - 1)
+    return start, 0 if max(numbers) - min(numbers) > 2 * len(numbers) - 3 else 2 * _WIDTH * max(numbers) - start

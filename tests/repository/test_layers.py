@@ -251,6 +251,7 @@ INSIDE = {
         "memory",
         "keeping",
         "base",
+        "fence",
         "rollback_guard",
     ],
     "ledgers.postgres": [

@@ -484,5 +484,7 @@ def _transaction_of(ledgers: Sequence[SQLiteLedger], *, flush: bool = True) -> I
             yield
             for tables in changed:
                 tables.save()
+            if not RollbackGuard.are_ours([tables.guard for tables in changed]):
+                raise first._file.fence.lose(f"was changed by another process, as {first._file.guards.path} shows")
         if flush:
             RollbackGuard.note_together([(tables.guard, tables.head.seq, tables.head.chain) for tables in changed])

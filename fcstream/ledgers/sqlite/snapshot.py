@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
-import glob
 import os
 import shutil
 import tempfile
@@ -155,9 +154,8 @@ def _copy(path: str, copy: str) -> None:
     for turn in range(_TRIES):
         if turn:
             time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
-        for rollback_guard in glob.glob(f"{glob.escape(real)}-witness*"):
-            with contextlib.suppress(IsADirectoryError, PermissionError):  # then it can tell nothing
-                _copy_file(rollback_guard, copy + rollback_guard.removeprefix(real))
+        with contextlib.suppress(IsADirectoryError, PermissionError):  # then the rollback guard can tell nothing
+            _copy_file(f"{real}-witness", f"{copy}-witness")
         before = _FileState.of(real)
         for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
             _copy_file(real + part, copy + part)

@@ -311,7 +311,7 @@ def test_budget_export(folder):
     assert events["block"] == "1458000000000"
     assert [event["rho_nano"] for event in events["events"]] == [250_000_000]
     before = (folder / "ledger.db").read_bytes()
-    for out in ("ledger.db", "./ledger.db", "ledger.db-wal", "ledger.db-witness"):
+    for out in ("ledger.db", "./ledger.db", "ledger.db-wal", "ledger.db-lock", "ledger.db-witness"):
         assert call("budget", "export", "sqlite:ledger.db", "--out", out).exit_code == 2
     assert call("budget", "export", "ledger.db", "--out", "absent/x").exit_code == 1
     assert call("budget", "export", "ledger.db", "--format", "dp-accounting", "--block", "total").exit_code == 2

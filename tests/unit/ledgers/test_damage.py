@@ -269,7 +269,9 @@ os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", code, str(link)], env=CHILD)
     assert done.returncode == -9
-    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["real.db", "real.db-wal", "real.db-witness"]
+    assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == [
+        *("real.db", "real.db-lock", "real.db-wal", "real.db-witness")
+    ]
     reader = Snapshot(str(link), "rooms/a")
     assert reader.verify() == 35
     reader.close()

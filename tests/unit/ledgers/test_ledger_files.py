@@ -12,6 +12,7 @@ import pytest
 from support.embedded_ledgers import LOSS, TERMS, filled
 
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from fcstream.ledgers import fence
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.files import LedgerFile, translated_errors
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -226,6 +227,7 @@ def test_being_refused_leaks_nothing_and_merges_nobodys_log(tmp_path, monkeypatc
             holder.kill()  # between the refusal and the closing of what was refused
             holder.communicate()
 
+    monkeypatch.setattr(fence, "lock_file", lambda file: None)  # granted to everybody: SQLite's own lock is left
     monkeypatch.setattr(LedgerFile, "_prepare", prepare)
     with pytest.raises(LedgerInUse):
         SQLiteLedger(path, TERMS)
