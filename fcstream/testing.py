@@ -254,7 +254,7 @@ class LedgerContract:
         for index in range(3):
             ledger.charge([self.request(index)])
             state = EpochState("", 0, 60_000 * index, b"left %d" % index)
-            other = EpochState("other", 0, 60_000 * index, b"")
+            other = EpochState("other", 0, 60_000 * index, b"other")
             ledger.seal_with_states([SealedRelease(window(index), b"answer")], [state, other])
         kept = [(60_000 * index, b"left %d" % index) for index in range(3)]
         assert ledger.epoch_states("", 0) == kept
@@ -276,6 +276,9 @@ class LedgerContract:
         assert ledger.epoch_states("b", 0) == [(60_000, b"left")]
         ledger.forget_states("b", 1)
         assert ledger.epoch_states("b", 0) == []
+        ledger.charge([self.request(3)])
+        ledger.seal_with_states([SealedRelease(window(3), b"answer")], [EpochState("a", 120_000, 180_000, b"")])
+        assert ledger.epoch_states("a", 120_000) == []
         ledger.close()
 
     def test_a_seal_that_is_refused_stores_no_state(self, tmp_path: Path) -> None:

@@ -282,6 +282,8 @@ class WindowCloser:
         if charge is None:
             reason = REASON if result.interrupted is None else "interrupted"
             refused = answers.refused(reason, result.interrupted or _NOTHING)
+            if answers.has_epochs:
+                states += self._epochs.states(window, refused)
             return self._as_releases(window, refused, result.spent), _NOTHING
         mask = None if users is None else self._participants.mask(result.window, users.keys)
         view = records.view(self._job.schedule.panes(window), users, mask)

@@ -62,18 +62,24 @@ class Epochs:
         return replace(answers, answers=tuple(self._placed(answer, window) for answer in answers))
 
     def states(self, window: Window, outcomes: list[AnswerOutcome]) -> list[EpochState]:
-        """Return what a window leaves for later ones."""
-        return [
-            EpochState(
-                _key(found.answer), self._epoch(found.answer, window).epoch_ms, window.open_ms, found.outcome.state
-            )
-            for found in outcomes
-            if found.outcome.state is not None
-        ]
+        """Return what a window leaves for later ones; the last one of an epoch ends it, also where it is refused."""
+        left = []
+        for found in outcomes:
+            mechanism, state = found.answer.mechanism, found.outcome.state
+            if isinstance(mechanism, EpochMechanism):
+                is_last = (window.index + 1) % mechanism.epoch_windows == 0
+                if is_last or state is not None:
+                    place = self._epoch(found.answer, window)
+                    body = b"" if is_last or state is None else state
+                    left.append(EpochState(_key(found.answer), place.epoch_ms, window.open_ms, body))
+        return left
 
     def follow(self, states: list[EpochState]) -> None:
         """Take in what was sealed."""
         for answer, _, open_ms, body in states:
+            if not body:
+                self._held.pop(answer, None)
+                continue
             held = self._held[answer]
             held.memory.add(open_ms, body)
             self._held[answer] = held._replace(known=held.known + 1)

@@ -175,13 +175,19 @@ class EpochState(NamedTuple):
     open_ms : int
         When the window opened.
     body : bytes
-        What the kind of release stores.
+        What the kind of release stores. Empty for the last window of an epoch: nothing is left, and what the windows
+        before it left is deleted.
     """
 
     answer: str
     epoch_ms: int
     open_ms: int
     body: bytes
+
+    @property
+    def forgets_before_ms(self) -> int:
+        """When the first epoch opened whose states are kept."""
+        return self.epoch_ms + (not self.body)
 
     def __repr__(self) -> str:
         return f"<EpochState of the window at {self.open_ms}>"  # without its private content
@@ -357,7 +363,8 @@ class StateLedger(Ledger, Protocol):
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
         """Seal, and store what these windows leave, in one transaction.
 
-        States of the same answer that belong to an earlier epoch are deleted.
+        States of the same answer that belong to an earlier epoch are deleted; those of this epoch too by a state
+        without a body, which is not stored.
         """
 
     def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:

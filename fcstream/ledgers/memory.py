@@ -87,9 +87,10 @@ class MemoryLedger:
 
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
         self.seal(answers)
-        for answer, epoch_ms, open_ms, body in states:
-            self.forget_states(answer, epoch_ms)
-            self._states.setdefault((answer, epoch_ms), {})[open_ms] = body
+        for state in states:
+            self.forget_states(state.answer, state.forgets_before_ms)
+            if state.body:
+                self._states.setdefault((state.answer, state.epoch_ms), {})[state.open_ms] = state.body
 
     def epoch_states(self, answer: str, epoch_ms: int) -> list[tuple[int, bytes]]:
         return sorted(self._states.get((answer, epoch_ms), {}).items())

@@ -55,11 +55,12 @@ class PostgresStates:
         ]
 
     def put(self, stream: str, states: Sequence[EpochState]) -> None:
-        """Store what windows leave, and delete what earlier epochs left. A call that is repeated changes nothing."""
+        """Store what windows leave, and delete what past epochs left. A call that is repeated changes nothing."""
         query = self._sql("INSERT INTO {schema}.states VALUES (%s, %s, %s, %s, %b, %s) ON CONFLICT DO NOTHING")
         for state in states:
-            self.forget(stream, state.answer, state.epoch_ms)
-            self._db.execute(query, (stream, *state, state_mark(state)))
+            self.forget(stream, state.answer, state.forgets_before_ms)
+            if state.body:
+                self._db.execute(query, (stream, *state, state_mark(state)))
 
     def forget(self, stream: str, answer: str, before_ms: int) -> None:
         """See `StateLedger.forget_states`."""

@@ -139,17 +139,24 @@ class SQLiteLedger:
         self.seal_with_states(answers, ())
 
     def seal_with_states(self, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
-        with self._transaction() as tables:
-            self._seal_all(tables, answers, states)
+        self.seal_together([(self, answers, states)])
 
     @staticmethod
     def seal_together(
         calls: Sequence[tuple[SQLiteLedger, Sequence[SealedRelease], Sequence[EpochState]]],
     ) -> None:
         """Seal windows of several streams of one file, with what they leave, in one transaction."""
+        first, *_ = [ledger for ledger, _, _ in calls]
         with _transaction_of([ledger for ledger, _, _ in calls]):
             for ledger, answers, states in calls:
                 ledger._seal_all(ledger._tables, answers, states)
+        if any(not state.body for _, _, states in calls for state in states):
+            first.merge_log()
+
+    def merge_log(self) -> None:
+        """Move the log into the file and empty it: it still holds the pages of what was deleted."""
+        with self._locked():
+            self._file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _seal_all(self, tables: StreamTables, answers: Sequence[SealedRelease], states: Sequence[EpochState]) -> None:
         for answer in answers:
@@ -164,6 +171,7 @@ class SQLiteLedger:
     def forget_states(self, answer: str, before_ms: int) -> None:
         with self._transaction() as tables:
             tables.forget_states(answer, before_ms)
+        self.merge_log()
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         self.acknowledge_together([(self, windows)])

@@ -446,10 +446,11 @@ class StreamTables:
         ]
 
     def put_state(self, state: EpochState) -> None:
-        """Store what a window leaves, and delete what earlier epochs left."""
-        row = (self.number, *state, state_mark(state))
-        self._file.write_later(_NEW_STATE, row[:4], row)
-        self.forget_states(state.answer, state.epoch_ms)
+        """Store what a window leaves, and delete what past epochs left."""
+        if state.body:
+            row = (self.number, *state, state_mark(state))
+            self._file.write_later(_NEW_STATE, row[:4], row)
+        self.forget_states(state.answer, state.forgets_before_ms)
 
     def forget_states(self, answer: str, before_ms: int) -> None:
         """See `StateLedger.forget_states`."""

@@ -348,6 +348,26 @@ def test_releases_and_reports_tell_no_exact_total(tmp_path):
     assert "state" not in json.loads(releases[0].to_bytes())
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_last_window_of_an_epoch_leaves_nothing(tmp_path, is_refused):
+    """Exact totals of a stream's last epoch stayed in its ledger for ever."""
+    url, path = f"sqlite:{tmp_path / 'l.db'}", tmp_path / "l.db"
+    engine = Engine(config_of(ledger={"url": url}))
+    run(engine, range(3))
+    engine.abort()
+    if is_refused:
+        with sqlite3.connect(path) as db:
+            db.execute("DELETE FROM states WHERE open_ms = 1000")
+        db.close()
+    engine = Engine(config_of(ledger={"url": url}))
+    found = run(engine, range(3, 6))
+    assert {release.reason for release in found} == {"state_lost" if is_refused else None}
+    assert engine.ledger.epoch_states("", 0) == []
+    assert [release.status for release in run(engine, [6])] == ["released"]
+    assert len(engine.ledger.epoch_states("", 6000)) == 1
+    engine.abort()
+
+
 def test_the_options_have_their_defaults():
     options = TotalOptions(kind="total", rho=1.0, epoch="1d")
     assert (options.of, options.theta, options.holds_records) == ("count", 0.8, False)

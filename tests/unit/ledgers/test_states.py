@@ -56,6 +56,40 @@ def test_what_is_forgotten_is_overwritten(tmp_path):
     assert SECRET not in path.read_bytes()
 
 
+def files_of(path):
+    return b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("size", [20, 3_000, 200_000])  # of a row, of a page, of many
+def test_the_last_window_of_an_epoch_leaves_no_byte(tmp_path, size):
+    """Exact totals of a stream's last epoch stayed in the file, and those of earlier ones in its log."""
+    path = tmp_path / "l.db"
+    ledger = SQLiteLedger(str(path), TERMS)
+    parts = [b"<%06d exact total>" % i for i in range(size // 20 + 1)]
+    for index in range(4):
+        ledger.charge([Request(window(index), PrivacyLoss.charge("0.1"), (str(index),))])
+        body = b"" if index == 3 else b"".join(parts)
+        ledger.seal_with_states([SealedRelease(window(index), b"{}")], [EpochState("", 0, 60_000 * index, body)])
+        assert any(part in files_of(path) for part in parts) == (index < 3)
+    assert ledger.epoch_states("", 0) == []
+    ledger.close()
+    assert not any(part in files_of(path) for part in parts)
+
+
+def test_the_last_window_of_an_epoch_leaves_no_row_on_a_server(postgres):
+    """Its bytes lie in dead rows until the table is written anew, as the documents say."""
+    ledger = postgres.open()
+    sealed(ledger, 3)
+    charged(ledger, 3)
+    ledger.seal_with_states([SealedRelease(window(3), b"{}")], [EpochState("", 0, 180_000, b"")])
+    assert postgres.sql("SELECT count(*) FROM {s}.states") == [(0,)]
+    postgres.sql("VACUUM FULL {s}.states")
+    postgres.sql("CHECKPOINT")
+    found = "SELECT position(%b in pg_read_binary_file(pg_relation_filepath('{s}.states')))"
+    assert postgres.sql(found.replace("%b", f"'\\x{SECRET.hex()}'::bytea")) == [(0,)]
+    ledger.close()
+
+
 def test_retiring_a_stream_deletes_its_states(tmp_path):
     path = tmp_path / "l.db"
     ledger = SQLiteLedger(str(path), TERMS)
