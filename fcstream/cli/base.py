@@ -35,23 +35,10 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             failure, message, code = error, str(error), error.exit_code
             if isinstance(error.__context__, BrokenPipeError):
                 _flush_to_nowhere()
-        except KeyboardInterrupt as error:
-            failure, message, code = error, "interrupted; what was sealed is in the ledger", 130
-        except BrokenPipeError as error:
-            _flush_to_nowhere()
-            failure, message, code = error, "standard output was closed by its reader", 1
-        except OSError as error:
-            failure, message, code = error, f"the system refused: {error.strerror or type(error).__name__}", 1
-        except MemoryError as error:
-            failure, message, code = error, "out of memory: use shorter windows or a shorter schedule", 1
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as error:
-            # The text of an unexpected error could quote a record: only its kind is shown.
-            text = f"internal error ({type(error).__name__}); run again with --traceback for where it happened"
-            failure, message, code = error, text, 1
-            if click.get_current_context().find_root().params.get("traceback"):
-                raise
+        except (Exception, KeyboardInterrupt) as error:
+            failure, (message, code) = error, _outcome(error)
         if click.get_current_context().find_root().params.get("traceback"):
             import traceback
 
@@ -60,6 +47,21 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         sys.exit(code)
 
     return wrapper
+
+
+def _outcome(error: BaseException) -> tuple[str, int]:
+    """Return message and exit code of an error that is none of ours."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; what was sealed is in the ledger", 130
+    if isinstance(error, BrokenPipeError):
+        _flush_to_nowhere()
+        return "standard output was closed by its reader", 1
+    if isinstance(error, OSError):
+        return f"the system refused: {error.strerror or type(error).__name__}", 1
+    if isinstance(error, MemoryError):
+        return "out of memory: use shorter windows or a shorter schedule", 1
+    # The text of an unexpected error could quote a record: only its kind is shown.
+    return f"internal error ({type(error).__name__}); run again with --traceback for where it happened", 1
 
 
 def _flush_to_nowhere() -> None:

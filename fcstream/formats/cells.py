@@ -140,52 +140,72 @@ def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
     """
     if type(column) is np.ndarray and (settled := _settled(column, role)) is not None:
         return settled, {}
-    cells, nulls = np.ma.getdata(column), np.ma.getmaskarray(column)
-    n, kind = len(cells), cells.dtype.kind
-    values: NDArray[Any]
-    if role.kind == "time":
-        values, good = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        if kind in "mM":
-            nulls = nulls | np.isnat(cells)
-        if kind == "f":
-            nulls = nulls | np.isnan(cells)
-        if kind == "M":
-            if role.dates or not is_date(cells.dtype):
-                values, good = datetimes_to_ms(cells)
-        elif kind in "iu" and role.unit != "iso8601":
-            values, good = ticks_to_ms(cells, 1000 if role.unit == "s" else 1, PER_MILLISECOND.get(role.unit, 1))
-        elif kind == "f" and role.unit != "iso8601":
-            values, good = _float_times(cells.astype(np.float64), role.unit)
-        elif kind == "O":
-            return _each(cells, nulls, role, values)
-        return values, _odd(good, nulls, "bad_time")
-    if role.kind == "number":
-        if kind in "iuf":
-            values = np.ma.filled(column.astype(np.float64), math.nan) if nulls.any() else cells.astype(np.float64)
-            absent, good = nulls | np.isnan(values), ~np.isinf(values)
-            if role.doubles is not None and kind == "f":
-                values = role.doubles(values, cells.dtype)
-            return values, _odd(good, np.zeros(n, np.bool_) if role.optional else absent, "not_finite")
-        if kind == "O" and set(map(type, cells.tolist())) <= {float, int}:
-            try:
-                return read(np.ma.array(cells.astype(np.float64), mask=nulls), role)
-            except OverflowError:
-                pass
-        return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(n))
-    if role.kind == "code":
-        if kind in "iufb" and n > 64:
-            some, places = np.unique(cells, return_inverse=True)
-            codes, wrong = read(as_objects(some.tolist()), role)
-            odd = {int(i): wrong[code] for i, code in enumerate(places.tolist()) if code in wrong} if wrong else {}
-            values = codes.astype(np.float64)[places.reshape(-1)]
-            return _with_nulls(values, odd, nulls, role)
-        return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(n))
-    if kind in "iu" and not role.missing:
+    way = {"time": _times, "number": _numbers, "code": _codes, "label": _labels}[role.kind]
+    return way(column, np.ma.getdata(column), np.ma.getmaskarray(column), role)
+
+
+def _times(
+    column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
+) -> tuple[NDArray[Any], dict[int, str]]:
+    kind = cells.dtype.kind
+    if kind == "O":
+        return _each(cells, nulls, role, np.zeros(len(cells), np.int64))
+    if kind in "mM":
+        nulls = nulls | np.isnat(cells)
+    if kind == "f":
+        nulls = nulls | np.isnan(cells)
+    is_read = (role.dates or not is_date(cells.dtype)) if kind == "M" else role.unit != "iso8601"
+    if is_read and kind == "M":
+        values, good = datetimes_to_ms(cells)
+    elif is_read and kind in "iu":
+        values, good = ticks_to_ms(cells, 1000 if role.unit == "s" else 1, PER_MILLISECOND.get(role.unit, 1))
+    elif is_read and kind == "f":
+        values, good = _float_times(cells.astype(np.float64), role.unit)
+    else:
+        values = np.zeros(len(cells), np.int64)
+        good = np.zeros(len(cells), np.bool_)
+    return values, _odd(good, nulls, "bad_time")
+
+
+def _numbers(
+    column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
+) -> tuple[NDArray[Any], dict[int, str]]:
+    kind = cells.dtype.kind
+    if kind in "iuf":
+        values = np.ma.filled(column.astype(np.float64), math.nan) if nulls.any() else cells.astype(np.float64)
+        absent = np.zeros(len(cells), np.bool_) if role.optional else nulls | np.isnan(values)
+        good = ~np.isinf(values)
+        if role.doubles is not None and kind == "f":
+            values = role.doubles(values, cells.dtype)
+        return values, _odd(good, absent, "not_finite")
+    if kind == "O" and set(map(type, cells.tolist())) <= {float, int}:
+        try:
+            return read(np.ma.array(cells.astype(np.float64), mask=nulls), role)
+        except OverflowError:
+            pass
+    return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(len(cells)))
+
+
+def _codes(
+    column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
+) -> tuple[NDArray[Any], dict[int, str]]:
+    if cells.dtype.kind not in "iufb" or len(cells) <= 64:
+        return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(len(cells)))
+    some, places = np.unique(cells, return_inverse=True)
+    codes, wrong = read(as_objects(some.tolist()), role)
+    odd = {int(i): wrong[code] for i, code in enumerate(places.tolist()) if code in wrong} if wrong else {}
+    return _with_nulls(codes.astype(np.float64)[places.reshape(-1)], odd, nulls, role)
+
+
+def _labels(
+    column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
+) -> tuple[NDArray[Any], dict[int, str]]:
+    if cells.dtype.kind in "iu" and not role.missing:
         return _with_nulls(as_objects(list(map(str, cells.tolist()))), {}, nulls, role)
     listed = cells_of(cells)
-    if kind == "O" and not nulls.any() and (usual := _usual_labels(listed, role)) is not None:
+    if cells.dtype.kind == "O" and not nulls.any() and (usual := _usual_labels(listed, role)) is not None:
         return usual, {}
-    return _each(as_objects(listed), nulls, role, as_objects([""] * n))
+    return _each(as_objects(listed), nulls, role, as_objects([""] * len(cells)))
 
 
 def composed_labels(labels: NDArray[np.object_]) -> NDArray[np.object_]:
@@ -317,16 +337,7 @@ def _milliseconds(value: Any, role: Role) -> int:
         return int(timestamp) if is_good else MAX_TIME_MS + 1
     if role.unit == "iso8601":
         return parse_iso8601(value, dates=role.dates)
-    if isinstance(value, str):
-        if not role.as_text:
-            raise ValueError
-        value = int(value) if _WHOLE.fullmatch(value.strip()) else parse_number(value)
-    if isinstance(value, Decimal):
-        if value.adjusted() > 40:
-            raise ValueError
-        value = Fraction(value) if value.as_tuple().exponent > -_MOST_DIGITS else float(value)  # type: ignore[operator]
-    elif not is_whole(value):
-        value = parse_number(value)
+    value = _ticks(value, role)
     if role.unit in PER_MILLISECOND:
         return int(math.floor(value) // PER_MILLISECOND[role.unit])
     if role.unit == "ms":
@@ -335,6 +346,19 @@ def _milliseconds(value: Any, role: Role) -> int:
     # Microseconds are rounded first, so that 1.001 s is 1001 ms.
     millis: float | Fraction = round(value * 1e6) / 1e3 if isinstance(value, float) else value * 1000
     return math.floor(millis)
+
+
+def _ticks(value: Any, role: Role) -> Any:
+    """Return the number of units that a cell states."""
+    if isinstance(value, str):
+        if not role.as_text:
+            raise ValueError
+        value = int(value) if _WHOLE.fullmatch(value.strip()) else parse_number(value)
+    if isinstance(value, Decimal):
+        if value.adjusted() > 40:
+            raise ValueError
+        return Fraction(value) if value.as_tuple().exponent > -_MOST_DIGITS else float(value)  # type: ignore[operator]
+    return value if is_whole(value) else parse_number(value)
 
 
 def _number(value: Any, role: Role) -> float:

@@ -279,7 +279,13 @@ def read_rows(
         return read_codes(values, schema, as_texts)
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {dimension} numbers", "points")
-    rows = list(points)
+    return _read_listed(list(points), n, schema, as_texts)
+
+
+def _read_listed(
+    rows: list[Any], n: int, schema: Schema, as_texts: frozenset[str]
+) -> tuple[NDArray[np.float64], dict[int, str]]:
+    dimension = len(schema.features)
     if n == 1 and len(rows) == dimension and not any(isinstance(row, _ROW) for row in rows):
         rows = [rows]
     if len(rows) != n:

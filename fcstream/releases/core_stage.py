@@ -213,10 +213,18 @@ def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampli
 
 
 def find_core(core: CoreFilter, stop: StopSearch, view: WindowView, charge: Charge, noise: Noise) -> Core:
-    """Find a core; it has no mask if the noisy size is too small for a release (specification 5.3).
+    """Find a core; it has no mask if the noisy size is too small for a release.
 
     The later stages are then neither started nor paid for. That depends on the public number `stop.least` and on the
     noisy size, which is released.
+
+    Privacy
+    -------
+    The filter's: `core.stages` are started one by one in `charge`.
+
+    Source
+    ------
+    Specification 5.3.
     """
     counts = core.read(view)
     size, bits = core.stages

@@ -125,12 +125,8 @@ def _parts_fault(release: Release) -> str | None:
         return None if shape(parts.low) == shape(parts.high) == boxes else "must have both ends of each box"
     if release.kind == "frequent" and len(parts.levels) != sizes:
         return "must have one text for each number"
-    if release.kind == "total" and parts.window is not None:
-        window = parts.window
-        if any(found is not None and len(found) != sizes for found in (window.value, window.sigma)):
-            return "must have as many numbers of its window as of its total"
-        if parts.epoch_open_ms is None or not -_LATEST_MS <= parts.epoch_open_ms <= release.window_open_ms:
-            return "must lie in its epoch"
+    if release.kind == "total" and (fault := _total_fault(release, parts, sizes)):
+        return fault
     if release.kind == "synthetic" and (parts.unit < 1 or len(parts.weights or ()) != sizes or not parts.columns):
         return "must have its columns, and a weight for each point"
     if release.kind in _PLACES and any(
@@ -145,6 +141,17 @@ def _parts_fault(release: Release) -> str | None:
     names = {column.name for column in parts.columns if column.levels or column.edges}
     if any(name not in names for table in parts.tables for name in table):
         return "must name the levels of every column"
+    return None
+
+
+def _total_fault(release: Release, parts: _PictureParts, size: int) -> str | None:
+    window = parts.window
+    if window is None:
+        return None
+    if any(found is not None and len(found) != size for found in (window.value, window.sigma)):
+        return "must have as many numbers of its window as of its total"
+    if parts.epoch_open_ms is None or not -_LATEST_MS <= parts.epoch_open_ms <= release.window_open_ms:
+        return "must lie in its epoch"
     return None
 
 

@@ -264,34 +264,46 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
         checkup.ok("ledger", "the ledger of another package; not tried: opening")
         return
     if scheme == "sqlite":
-        if not _ledger_file(checkup, location):
-            return
-        try:
-            known, damage = {}, list[str | None]()
-            with closing(each_reader(url)) as all_books:
-                for reader in all_books:
-                    if isinstance(reader, SQLiteLedger):
-                        damage.append(reader.guard_damage(_guard_of(location)))
-                    if not reader.is_retired:
-                        known[reader.terms.stream] = reader.terms, Report.of(reader)
-            _rollback_guard(checkup, location, next(filter(None, damage), None))
-        except LedgerInUse as error:
-            checkup.warn("ledger", str(error), "ask again when it is less busy")
-            return
+        known = _known_in_file(checkup, url, location)
     else:
         from ..ledgers.postgres.connection import ServerAddress
 
         location = ServerAddress.of(url).location(None)
-        names = _ledger_server(checkup, url, job.terms.stream)
-        if names is None:
-            return
-        known = {}
-        is_all = job.terms.group is not None
-        for name in sorted(name for name in names if is_all or folded_name(name) == folded_name(job.terms.stream)):
-            with closing(open_reader(url, name)) as reader:
+        known = _known_on_server(checkup, url, job)
+    if known is not None:
+        _streams(checkup, job, known, location)
+
+
+def _known_in_file(checkup: Checkup, url: str, path: str) -> dict[str, tuple[Terms, Report]] | None:
+    if not _ledger_file(checkup, path):
+        return None
+    known: dict[str, tuple[Terms, Report]] = {}
+    damage: list[str | None] = []
+    try:
+        with closing(each_reader(url)) as all_books:
+            for reader in all_books:
+                if isinstance(reader, SQLiteLedger):
+                    damage.append(reader.guard_damage(_guard_of(path)))
                 if not reader.is_retired:
-                    known[name] = reader.terms, Report.of(reader)
-    _streams(checkup, job, known, location)
+                    known[reader.terms.stream] = reader.terms, Report.of(reader)
+    except LedgerInUse as error:
+        checkup.warn("ledger", str(error), "ask again when it is less busy")
+        return None
+    _rollback_guard(checkup, path, next(filter(None, damage), None))
+    return known
+
+
+def _known_on_server(checkup: Checkup, url: str, job: Job) -> dict[str, tuple[Terms, Report]] | None:
+    names = _ledger_server(checkup, url, job.terms.stream)
+    if names is None:
+        return None
+    known: dict[str, tuple[Terms, Report]] = {}
+    is_all = job.terms.group is not None
+    for name in sorted(name for name in names if is_all or folded_name(name) == folded_name(job.terms.stream)):
+        with closing(open_reader(url, name)) as reader:
+            if not reader.is_retired:
+                known[name] = reader.terms, Report.of(reader)
+    return known
 
 
 def _parts(job: Job) -> list[Terms]:

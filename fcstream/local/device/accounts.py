@@ -147,20 +147,26 @@ class Accounts:
         for query, round, digest, pure, rows in change.get("charge", ()):
             self._charge(change["at"], (query, round), digest, pure, rows)
         for query, round, devices in change.get("again", ()):
-            entries = self.kept[query].entries
-            for device in devices:
-                entry = entries[device, round]
-                if entry.draws != 1 or entry.reply is not None:
-                    raise ValueError("drawn again out of turn")
-                entry.draws = 2
+            self._draw_again(query, round, devices)
         for query, round, rows in change.get("seal", ()):
-            entries = self.kept[query].entries
-            for device, reply in rows:
-                entry = entries[device, round]
-                if entry.reply is not None:
-                    raise ValueError("answered twice")
-                entry.reply = reply.encode()
-                self.tallies[device].sealed += 1
+            self._seal(query, round, rows)
+
+    def _draw_again(self, query: str, round: int, devices: Any) -> None:
+        entries = self.kept[query].entries
+        for device in devices:
+            entry = entries[device, round]
+            if entry.draws != 1 or entry.reply is not None:
+                raise ValueError("drawn again out of turn")
+            entry.draws = 2
+
+    def _seal(self, query: str, round: int, rows: Any) -> None:
+        entries = self.kept[query].entries
+        for device, reply in rows:
+            entry = entries[device, round]
+            if entry.reply is not None:
+                raise ValueError("answered twice")
+            entry.reply = reply.encode()
+            self.tallies[device].sealed += 1
 
     def _charge(self, at_ms: int, id: tuple[str, int], digest: str, pure: bool, rows: Any) -> None:
         query, round = id

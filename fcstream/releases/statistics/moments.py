@@ -66,7 +66,7 @@ class MomentsView:
 class ShardMoments(PaneStore[MomentsView]):
     """Counter that keeps the count, mean and scatter matrix of every shard, pane by pane (specification 7.3).
 
-    Every point falls into one of the shards by its own coin, drawn when the point arrives.
+    Every point falls into one of the shards by its own random bits, drawn when the point arrives.
 
     Parameters
     ----------
@@ -74,12 +74,20 @@ class ShardMoments(PaneStore[MomentsView]):
     shards : int
         Public number of shards.
     noise : Noise
-        Source of the coins.
+        Source of the random bits.
 
     Notes
     -----
     A shard's moments depend on its own points and their order alone, to the last bit; so adding or removing a point
-    changes one shard. Coins do not depend on data and need not be secret: the guarantee holds for every outcome.
+    changes one shard.
+
+    Privacy
+    -------
+    Nothing is released. Random bits do not depend on data and need not be secret: the guarantee holds for all of them.
+
+    Source
+    ------
+    Specification 7.3.
 
     Complexity
     ----------
