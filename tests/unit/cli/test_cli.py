@@ -459,7 +459,7 @@ def test_no_record_content_in_any_message(folder, monkeypatch):
     failed = call("run", "c.toml", "--ledger", "sqlite:other.db")
     assert failed.exit_code == 1
     assert "internal error (ValueError)" in failed.stderr
-    assert SENTINEL in str(call("--traceback", "run", "c.toml", "--ledger", "sqlite:third.db").exception)
+    assert SENTINEL in call("--traceback", "run", "c.toml", "--ledger", "sqlite:third.db").stderr
     text = done.output + failed.output + (folder / "dead.jsonl").read_text()
     for name in os.listdir(folder):
         if name.endswith(".db"):
