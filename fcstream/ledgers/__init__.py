@@ -142,12 +142,12 @@ def open_ledgers(url: str, streams: Sequence[Terms], beside: Ledger | None = Non
     ledgers: list[Ledger] = []
     with ExitStack() as opened:
         for terms in streams:
-            first = beside or next(iter(ledgers), None)
-            if first is not None and is_shared(url):
+            if is_shared(url):
                 from .postgres.ledger import PostgresLedger
 
-                assert isinstance(first, PostgresLedger)
-                ledgers.append(PostgresLedger(url, terms, beside=first))
+                first = beside or next(iter(ledgers), None)
+                assert first is None or isinstance(first, PostgresLedger)
+                ledgers.append(PostgresLedger(url, terms, beside=first, joins=() if ledgers else streams))
             else:
                 ledgers.append(open_ledger(url, terms))
             opened.callback(ledgers[-1].close)

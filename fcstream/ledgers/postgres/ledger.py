@@ -81,6 +81,9 @@ class PostgresLedger:
         Stream to open for reading; by default the stream that the URL names, or the only stream of the schema.
     beside : PostgresLedger, optional
         Open ledger whose connection is shared.
+    joins : sequence of Terms, optional
+        The streams that are made or bound to their terms in one transaction; by default this one. Empty for a stream
+        that another opening of this process has just joined.
 
     Raises
     ------
@@ -88,7 +91,12 @@ class PostgresLedger:
     """
 
     def __init__(
-        self, url: str, terms: Terms | None = None, stream: str | None = None, beside: PostgresLedger | None = None
+        self,
+        url: str,
+        terms: Terms | None = None,
+        stream: str | None = None,
+        beside: PostgresLedger | None = None,
+        joins: Sequence[Terms] | None = None,
     ) -> None:
         self._address = ServerAddress.of(url)
         stream = (stream or self._address.stream) if terms is None else terms.stream
@@ -107,7 +115,7 @@ class PostgresLedger:
         self._calls = 0
         self._seen = (0, b"")  # last row of the journal that is known to have been there, and its link
         with on_error(self.close):
-            self._prepare(terms, stream)
+            self._prepare(terms, stream, [terms] if joins is None and terms is not None else joins or ())
         self._session.patience = PATIENCE
 
     @classmethod
@@ -336,12 +344,16 @@ class PostgresLedger:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def _prepare(self, terms: Terms | None, stream: str | None) -> None:
-        if terms is not None:
-            self._session.run(lambda db: self._join(db, terms))
-        elif not self._session.run(lambda db: one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",)))[0]:
+    def _prepare(self, terms: Terms | None, stream: str | None, joins: Sequence[Terms]) -> None:
+        if joins:
+            self._session.run(lambda db: self._join(db, joins))
+        elif (
+            terms is None
+            and not self._session.run(lambda db: one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",)))[0]
+        ):
             raise LedgerError(f"{self.location} does not exist: there is no ledger to look at")
-        self._session.run(lambda db: check_version(db, self._address))
+        if terms is None:
+            self._session.run(lambda db: check_version(db, self._address))
         if stream is None:
             stream = self._only_stream()
             self._session.location = self._address.location(stream)
@@ -352,10 +364,10 @@ class PostgresLedger:
         self.terms = replace(found.terms, stream=stream)  # a retired one has another name
         self.salt, self._seen, self.is_retired = found.salt, found.seen, found.is_retired
 
-    def _join(self, db: Connection, terms: Terms) -> None:
+    def _join(self, db: Connection, joins: Sequence[Terms]) -> None:
         with db.transaction(), translated_errors(self.location):
             make_schema(db, self._address)
-            self._tables(db).join(terms)
+            self._tables(db).join(joins)
 
     def _check(self, db: Connection) -> OpenedStream:
         with db.transaction(), translated_errors(self.location):

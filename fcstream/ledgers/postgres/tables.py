@@ -7,6 +7,7 @@ name of the ledger's schema.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -31,9 +32,16 @@ SCHEMA_VERSION = 5
 ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
 WINDOW = "w.open_ms, w.close_ms, w.state, w.draws, w.rho, w.delta, w.blocks, w.sealed_seq, w.mark"
 _HEAD = """
-SELECT s.salt, s.seq, s.chain, s.digest, s.terms_seq, s.retired,
+SELECT s.stream, s.salt, s.seq, s.chain, s.digest, s.terms_seq, s.retired,
     ARRAY[s.capacity_rho, s.capacity_delta, s.total_rho, s.total_delta], s.mark = {schema}.head_mark(s)
-FROM {schema}.streams s WHERE s.stream = %s
+FROM {schema}.streams s WHERE s.stream = ANY (%s) ORDER BY s.stream
+"""
+_ROWS_OF_HEADS = f"""
+SELECT s.stream, {ROW}, p.chain FROM {{schema}}.streams s
+CROSS JOIN LATERAL (SELECT DISTINCT unnest(ARRAY[0, s.terms_seq, s.seq]) AS seq) w
+JOIN {{schema}}.journal j ON j.stream = s.stream AND j.seq = w.seq
+LEFT JOIN {{schema}}.journal p ON p.stream = j.stream AND p.seq = j.seq - 1
+WHERE s.stream = ANY (%s)
 """
 _SUMS = """
 SELECT ((b.total + w.total + k.total) %% 1152921504606846976)::bigint, coalesce(b.bad, w.bad, k.bad)
@@ -129,44 +137,61 @@ class PostgresTables:
     def __init__(self, db: Connection, schema: str, location: str) -> None:
         self._db, self._schema, self._location = db, schema, location
 
-    def join(self, terms: Terms) -> None:
-        """Bind a stream and all its sibling streams to the terms, and create the stream if it is absent.
+    def join(self, wanted: Sequence[Terms]) -> None:
+        """Bind streams and all their sibling streams to the terms, and create those that are absent.
 
         Sibling streams must agree with the terms, or adopt stricter caps from them. The caller has locked the schema,
-        so no other process adds or opens a stream meanwhile.
+        so no other process adds or opens a stream meanwhile. What several streams have in common is looked at once.
         """
         listed = dict(self._do("SELECT stream, retired FROM {schema}.streams").fetchall())
-        if listed.get(terms.stream) and self.open(terms.stream).is_retired:
-            raise LedgerMismatch(f"{self._location}: stream {terms.stream!r} was retired: choose another `stream.name`")
-        sibling_streams = [
-            name for name, retired in listed.items() if not retired and folded_name(name) == folded_name(terms.root)
-        ]
-        parts = [self.open(name, lock=True) for name in sorted(sibling_streams)]
-        for found in parts:
+        siblings: dict[str, list[str]] = {}
+        for name, retired in listed.items():
+            if not retired:
+                siblings.setdefault(folded_name(name), []).append(name)
+        agreed: dict[str, Terms] = {}
+        for terms in wanted:
+            if listed.get(terms.stream) and self.open(terms.stream).is_retired:
+                raise LedgerMismatch(
+                    f"{self._location}: stream {terms.stream!r} was retired: choose another `stream.name`"
+                )
+            root, about = folded_name(terms.root), replace(terms, stream=terms.root)
+            known = siblings.setdefault(root, [])
+            if agreed.get(root) != about:
+                self._agree(terms, known, listed)
+                agreed[root] = about
+            if terms.stream not in listed:
+                self._create(terms)
+                if not known:
+                    others = [
+                        Standing(found.terms, is_retired=listed[name]) for name, found in self.open_all(listed).items()
+                    ]
+                    tell_of_a_new_stream(self._location, terms, others)
+                listed[terms.stream] = False
+                known.append(terms.stream)
+        for terms in wanted[-1:]:
+            others_of_it = [name for name in siblings[folded_name(terms.root)] if name != terms.stream]
+            check_keys_named(self._location, others_of_it, terms)
+
+    def _agree(self, terms: Terms, siblings: Sequence[str], listed: Mapping[str, bool]) -> None:
+        """Check sibling streams against the terms, and have them adopt stricter caps."""
+        for found in self.open_all(siblings, lock=True).values():
             check_terms(self._location, found.terms, terms)
-        check_keys_named(self._location, sibling_streams, terms)
+        check_keys_named(self._location, siblings, terms)
         self._join_group(terms, listed)  # before each stream is looked at alone: filters are those of all together
-        parts = [self.open(name) for name in sorted(sibling_streams)]
-        looser = [found for found in parts if found.terms != tightened(found.terms, terms)]
+        looser = [found for found in self.open_all(siblings).values() if found.terms != tightened(found.terms, terms)]
         for found in looser:
             self._tighten(found, tightened(found.terms, terms))
         if looser:
             log_tightened(self._location, looser[0].terms, terms)
-        if terms.stream not in listed:
-            self._create(terms)
-            if not sibling_streams:
-                others = [Standing(self.open(name).terms, is_retired=retired) for name, retired in listed.items()]
-                tell_of_a_new_stream(self._location, terms, others)
 
     def _join_group(self, terms: Terms, listed: Mapping[str, bool]) -> None:
         """Check that the streams of a group agree, and give all of them the stricter caps."""
         if terms.group is None:
             return
         self._db.execute(self._sql(files(__package__).joinpath("groups.sql").read_text()).encode())
-        known = {}
-        for name, retired in sorted(listed.items()):
-            found = self.open(name, lock=not retired)
-            if found.terms.group is not None and not retired:
+        known, live = {}, [name for name, retired in listed.items() if not retired]
+        for name, found in sorted((self.open_all(listed) | self.open_all(live, lock=True)).items()):
+            if found.terms.group is not None and not listed[name]:
                 check_group(self._location, found.terms, terms)
             if found.terms.group == terms.group:
                 known[name] = found
@@ -185,12 +210,29 @@ class PostgresTables:
         ------
         LedgerDamaged, LedgerMismatch
         """
-        head = self._do(_HEAD + ("FOR UPDATE" if lock else ""), (stream,)).fetchone()
+        return self.open_all([stream], lock=lock)[stream]
+
+    def open_all(self, streams: Iterable[str], *, lock: bool = False) -> dict[str, OpenedStream]:
+        """Do what `open` does for several streams, with two statements; they are locked in the order of their names."""
+        names = list(streams)
+        heads = {name: head for name, *head in self._do(_HEAD + ("FOR UPDATE" if lock else ""), (names,))}
+        rows: dict[str, list[Any]] = {name: [] for name in names}
+        for name, *columns in self._do(_ROWS_OF_HEADS, (names,)):
+            rows[name].append(columns)
+        return {name: self._opened(name, heads.get(name), rows[name]) for name in sorted(names)}
+
+    def _opened(self, stream: str, head: Sequence[Any] | None, found: Iterable[Sequence[Any]]) -> OpenedStream:
+        """Check a stream's head against the rows of its journal that it names, each with the link before it."""
         if head is None:
             raise LedgerMismatch(f"{self._location} does not exist: there is no such stream to look at")
         salt, seq, chain, _, terms_seq, is_retired, caps, is_whole = head
-        rows = {row.seq: row for row in self.linked(stream, [0, terms_seq, seq], salt)}
-        if not is_whole or not {0, terms_seq, seq} <= rows.keys() or self._link_at(stream, seq) != chain:
+        rows, links = {}, {}
+        for *columns, before in found:
+            number, links[columns[0]] = columns[0], columns[-1]
+            rows[number] = followed(self._location, columns, before if number else hash_chain.origin(salt))
+        for number in {0, terms_seq, seq} - rows.keys():
+            raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
+        if not is_whole or links[seq] != chain:
             raise LedgerDamaged(
                 f"{self._location} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
             )
@@ -210,7 +252,7 @@ class PostgresTables:
         LedgerDamaged
         """
         found = self.open(stream)
-        _, seq, _, digest, *_ = one(self._db, self._sql(_HEAD), (stream,))
+        _, _, seq, _, digest, *_ = one(self._db, self._sql(_HEAD), ([stream],))
         total, bad = one(self._db, self._sql(_SUMS), {"stream": stream})
         if bad is not None:
             raise LedgerDamaged(f"{self._location} is damaged: {bad} disagrees with the mark beside it")
@@ -266,10 +308,6 @@ class PostgresTables:
         """Return what all windows of a stream have spent of the total."""
         query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
         return PrivacyLoss(*(self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)))
-
-    def _link_at(self, stream: str, seq: int) -> bytes:
-        found = self._do("SELECT chain FROM {schema}.journal WHERE stream = %s AND seq = %s", (stream, seq)).fetchone()
-        return bytes(found[0]) if found else b""
 
     def _do(self, query: str, values: Sequence[object] = ()) -> Any:
         return self._db.execute(self._sql(query), values, binary=True)

@@ -111,6 +111,20 @@ def test_journals_of_keys_are_those_of_one_after_the_other(postgres):
     assert len(joint[0]) == 12
 
 
+def test_opening_costs_as_much_for_each_key_however_many_there_are(postgres, trips):
+    """Each key looked at all others: 1,000 took five minutes."""
+    for _ in ("new", "again"):
+        counts = []
+        for number in (5, 10, 15):
+            streams = [replace(TERMS, stream=f"of{number}/{i}") for i in range(number)]
+            trips.clear()
+            with opened(postgres, streams) as ledgers:
+                counts.append(len(trips))
+                assert [ledger.terms.stream for ledger in ledgers] == [each.stream for each in streams]
+        assert 0 < counts[1] - counts[0] <= 5 * 13
+        assert abs(counts[2] - 2 * counts[1] + counts[0]) < 10  # statements that are prepared at their second use
+
+
 def test_a_window_costs_two_round_trips(postgres, trips):
     """One charges it and acknowledges the window before, one seals it; of all keys together just as many."""
     engine = Engine(sample(window=LIVE, release=COUNT, ledger={"url": postgres.url}))
