@@ -30,10 +30,17 @@ _OR_END = "restore the newest one, or end this stream and start one under a new 
 
 
 class GuardFile:
-    """The file that the rollback guards of a ledger's streams share; it is made with mode 0600 when it is written."""
+    """The file that the rollback guards of a ledger's streams share; it is made with mode 0600 when it is written.
+
+    Attributes
+    ----------
+    warning : str
+        What was found wrong with it since it was opened, as it was logged; empty if nothing was.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.warning = ""
         self.mark = uuid.uuid4().hex[:16].encode()
         self._file = -1
         self._place = (0, 0)
@@ -52,6 +59,11 @@ class GuardFile:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._place = _place(os.fstat(self._file))
 
+    def warn(self, text: str) -> None:
+        """Log a warning, and keep it for those who ask."""
+        self.warning = text
+        LOG.warning("%s", text)
+
     def find_again(self) -> None:
         """Let go of an open file that is no longer the one of its path, and log a warning if there is none."""
         if self._file < 0:
@@ -60,7 +72,7 @@ class GuardFile:
             is_here = _place(os.stat(self.path)) == self._place
         except OSError:
             is_here = False
-            LOG.warning("%s was removed while its ledger was open: a new one is begun", self.path)
+            self.warn(f"{self.path} was removed while its ledger was open: a new one is begun")
         if not is_here:
             self.close()
 
@@ -93,7 +105,7 @@ class GuardFile:
         except OSError as error:
             if not self._is_told:
                 self._is_told = True
-                LOG.warning("%s", _useless(self.path, error))
+                self.warn(_useless(self.path, error))
             with contextlib.suppress(OSError):
                 self.close()  # so that a file that was repaired, or deleted, is opened anew
 
@@ -303,7 +315,7 @@ class RollbackGuard:
         if file.trouble() is None:
             found = next(filter(None, (guard.damage(lag) for guard, _, _, lag in known)), None)
         if found is not None:
-            LOG.warning("%s", found)
+            file.warn(found)
         elif not os.path.lexists(file.path):
             return
         RollbackGuard.note_together([(guard, seq, chain) for guard, seq, chain, _ in known])

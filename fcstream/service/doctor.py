@@ -383,10 +383,8 @@ def _rollback_guard(checkup: Checkup, path: str, damage: str | None) -> None:
     """Say whether the guard of a ledger would notice an older copy; `damage` is what its content is found to lack."""
     rollback_guard = _guard_of(path)
     trouble = GuardFile(rollback_guard).trouble() or damage
-    if not os.path.lexists(rollback_guard):
-        checkup.warn(
-            "ledger", f"{rollback_guard} is missing: an older copy would not be noticed", "the next charge makes it"
-        )
+    if trouble is None and not os.path.lexists(rollback_guard):
+        checkup.ok("ledger", f"{rollback_guard} is made by the next charge")
     elif trouble is not None:
         text, _, remedy = trouble.partition("; ")
         checkup.warn("ledger", text, remedy)

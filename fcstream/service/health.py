@@ -54,12 +54,12 @@ class Health:
             LOG.info("windows are closed again")
         self.hold = why
 
-    def note_budget(self, text: str | None) -> None:
-        """Note that the budget is used up, or (None) that it is not; the engine logs it."""
-        if text is None:
-            self.warnings.pop("budget", None)
+    def note(self, kind: str, text: str | None) -> None:
+        """Note what is wrong, or (None) that it is not, where others log it."""
+        if not text:
+            self.warnings.pop(kind, None)
         else:
-            self.warnings["budget"] = text
+            self.warnings[kind] = text
 
     def warn(self, kind: str, text: str | None) -> None:
         """Note what is wrong, or (None) that it is no longer wrong; logged when that changes."""

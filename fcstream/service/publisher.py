@@ -70,9 +70,11 @@ class Publisher:
                 return
 
     def _note_progress(self) -> None:
-        """Note which windows have a release, and whether the budget is used up, for those who watch."""
+        """Note for those who watch which windows have a release, and what is wrong with the budget or the ledger."""
         self._context.counters.update_from(self._engine)
-        self._context.health.note_budget(self._engine.exhaustion.text)
+        self._context.health.note("budget", self._engine.exhaustion.text)
+        for part in self._engine.parts[:1]:  # all have one ledger's file
+            self._context.health.note("guard", getattr(part.ledger, "warning", None))
 
     def _written(self, releases: list[Release]) -> None:
         """Note that the sink has these releases."""

@@ -269,6 +269,11 @@ class SQLiteLedger:
             found = tables.windows("AND draws > 0 ORDER BY open_ms")
             return [(WindowKey(row.open_ms, row.close_ms), row.loss) for row in found]
 
+    @property
+    def warning(self) -> str:
+        """What was found wrong with the rollback guard since the file was opened; empty if nothing was."""
+        return self._file.guards.warning
+
     def guard_damage(self, guard: str) -> str | None:
         """Return why a rollback guard, beside the ledger that this may be a copy of, would find no older copy."""
         with self._locked() as tables:
