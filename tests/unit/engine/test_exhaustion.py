@@ -1,6 +1,7 @@
 """When budgets run out: what is said of it before, at the window, and in every release, by public facts alone."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from support.helpers import rows, sample
 from fcstream import BudgetExhausted, ConfigError, Engine, KeyedEngine, Noise, PrivacyLoss, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config
-from fcstream.engine.exhaustion import exhaustion_warning
+from fcstream.engine.exhaustion import Exhaustion, exhaustion_warning
 from fcstream.planning.plan import plan, quick_warnings
 from fcstream.releases.base import Release
 from fcstream.service.batch import Summary
@@ -65,6 +66,18 @@ def test_a_live_stream_logs_the_first_refusal_and_no_other(caplog):
     assert told.levelno == logging.ERROR
     assert "since the window that opens at 1970-01-01 00:00:30 UTC windows are refused" in told.getMessage()
     assert engine.exhaustion.text in told.getMessage()
+
+
+def test_a_key_that_has_room_does_not_end_the_refusals_of_another():
+    engine = users_engine()
+    fill(engine)
+    good, *_, bad = engine.close()
+    told = Exhaustion(engine.job)
+    for release, key, is_told in ((bad, "a", True), (good, "b", True), (bad, "b", True), (good, "a", True)):
+        told.note([replace(release, stream=f"t/{key}")])
+        assert (told.text is not None) == is_told
+    told.note([replace(good, stream="t/b")])
+    assert told.text is None
 
 
 def test_many_keys_log_one_line(caplog):

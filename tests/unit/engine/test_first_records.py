@@ -133,3 +133,14 @@ def test_a_date_is_no_instant_unless_windows_last_whole_days(length, is_fine):
             stream.run(frame)
         frame["date"] += "T" + frame["time"]
     assert sum(stream.run(frame).value) == 48
+
+
+def test_records_outside_of_the_schedule_are_of_use_but_not_in_another_unit():
+    """A sorted file may begin long before the windows do; seconds that are read as milliseconds never come to them."""
+    opens = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp())
+    frame = frame_of()
+    frame["ts_ms"] = 1000 * opens - 1 - np.arange(1000)
+    assert stream_of().run(frame).status.tolist() == ["released"] * 2
+    frame["ts_ms"] = opens + np.arange(1000)
+    with pytest.raises(UnusableRecords, match=r"check `stream\.time_unit`: 's' would bring times into the schedule"):
+        stream_of().run(frame)

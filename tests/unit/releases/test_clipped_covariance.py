@@ -308,6 +308,22 @@ def test_stages_pay_for_their_noise_and_add_up(scale):
         assert spent[level] <= loss.rho_nano
 
 
+def test_the_rate_of_a_sample_is_that_of_the_released_number():
+    """By the true number of records one more would move the coins of all others."""
+    mechanism = mechanism_of(size_hint=20_000)
+    for size in (10_000, 20_000):
+        rates, rows = [], lattice_rows(size)
+
+        class Recording(Noise):
+            def failures(self, rate, size, rates=rates):
+                rates.append(rate)
+                return super().failures(rate, size)
+
+        outcome = mechanism.release(view_of(rows), Paid(), Recording(SeededEntropy(5)))
+        assert outcome.count != size
+        assert set(rates) == {Fraction(mechanism.sample, outcome.count)}
+
+
 def test_a_sample_is_made_of_independent_coins():
     noise = Noise(SeededEntropy(3))
     found = [sampled_rows(1000, Fraction(1, 5), noise) for _ in range(300)]

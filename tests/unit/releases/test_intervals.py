@@ -199,3 +199,24 @@ def test_an_interval_that_says_nothing_is_null_with_a_word():
     assert set(answer.parts["no_interval"].values()) == {"range_too_wide"} <= set(NO_INTERVAL)
     assert answer.parts["no_interval"].keys() == {"value", "correlations", "coefficients"}
     assert answer.sigma is not None  # the noise is known all the same
+
+
+@pytest.mark.parametrize(("radius", "told"), [(30.0, {"value": "clipped"}), (200.0, None)])
+def test_whether_a_ball_has_an_interval_is_a_fact_of_its_ranges(radius, told):
+    """Not of where the records are: in one of these windows all are near the center, in the other some are far."""
+    ball = {
+        "method": "ball",
+        "center": [20.0, 50.0],
+        "delta": None,
+        "size_hint": None,
+        "spread": None,
+        "radius": radius,
+    }
+    engine = Engine(sample(release=ball), noise=Noise(SeededEntropy(1)))
+    for opens, far in ((0, [20.0, 50.0]), (10_000, [79.0, 99.0])):
+        engine.push(np.full(400, opens), np.array([[20.0, 50.0]] * 300 + [far] * 100))
+    near, wide, *_ = engine.close()
+    for release in (near, wide):
+        assert release.status == "released"
+        assert (release.parts or {}).get("no_interval") == told
+        assert (release.interval is None) == (told is not None)

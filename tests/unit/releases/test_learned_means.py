@@ -1,5 +1,6 @@
 """Means and variances whose scales are learned: the slow twin, what windows pay, whose scales they take, refusals."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -156,6 +157,23 @@ def test_scales_of_a_sample_are_near_those_of_all():
     found = mechanism._learn(rows, Noise(SeededEntropy(0)))
     steps = 2e4 / 2**39  # of the lattice of the features, in their units
     assert np.array(found) / 1024 * steps / DEVIATIONS == pytest.approx([1.35, 1.35], rel=0.1)
+
+
+def test_the_rate_of_a_sample_is_that_of_the_size_hint():
+    """By the true number of records one more would move the coins of all others."""
+    mechanism, rates = mechanism_of(rho=40.0, size_hint=100_000), set()
+
+    class Recording(Noise):
+        def failures(self, rate, size):
+            rates.add(rate)
+            return super().failures(rate, size)
+
+    rows = Config.from_mapping(config_of()).job.grid.points(values(2**18))
+    for size in (50_000, 99_999, 2**18):
+        mechanism._learn(rows[:size], Recording(SeededEntropy(0)))
+    (rate,) = rates
+    assert rate.denominator == 100_000 // math.gcd(rate.numerator * 100_000 // rate.denominator, 100_000)
+    assert 2**14 <= rate * 100_000 < 50_000
 
 
 def test_a_search_and_a_variance_are_in_scales_and_told_in_the_users_units():

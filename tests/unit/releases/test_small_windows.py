@@ -4,9 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from support.helpers import sample
+from support.release_kinds import ALSO, RELEASES
 from support.windows import charge_for, view_of
 
+from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss
+from fcstream.config import Config
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.releases.means.spread_histogram import best_reach, least_distance
@@ -63,3 +67,30 @@ def test_the_least_distance_is_seldom_above_the_real_one(dimension, error):
     assert (found <= error + 1e-9).mean() > 0.78
     if error >= 40:
         assert np.median(found) > 0.9 * error
+
+
+STOPS = {  # kind -> the least noisy number of records that it answers
+    "mean/recentered, clip": lambda mechanism: mechanism.smallest,
+    "mean/ball": lambda mechanism: mechanism.average.smallest,
+    "quantiles": lambda mechanism: mechanism.least_count,
+    "covariance/clipped": lambda mechanism: mechanism.least_count,
+    "points/cells": lambda mechanism: mechanism.least_count,
+}
+
+
+@pytest.mark.parametrize("kind", STOPS)
+def test_a_window_is_refused_by_its_noisy_number_alone(kind):
+    """Records that are just too few are answered in nearly half of the windows, and just enough are not in as many."""
+    release = (RELEASES | ALSO)[kind][0] | {"rho": 1.0}
+    windows = {"end": "1970-01-01T00:10:00Z"}
+    config = Config.from_mapping(sample(release=release, window=windows, budget={"rho": 9.0, "delta": 1e-5}))
+    made = config.job.answers[0].mechanism
+    least = STOPS[kind](getattr(made, "inner", made))
+    for size in (least - 1, least):
+        engine = Engine(config, noise=Noise(SeededEntropy(size)))
+        times = np.repeat(10_000 * np.arange(60), size)
+        engine.push(times, np.random.default_rng(1).normal([20.0, 50.0], 0.1, (len(times), 2)))
+        found = engine.close()
+        refused = [each.reason == "too_few" for each in found]
+        assert refused == [each.count < least for each in found]
+        assert 10 < sum(refused) < 50

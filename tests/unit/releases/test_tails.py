@@ -71,6 +71,21 @@ def test_moments_of_all_records_are_in_the_bounds(seed):
     assert holds(found.coefficients(*made, d - 1), slopes)
 
 
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("place", [-2.0, 0.0, 2.0])
+def test_windows_as_bad_as_can_be_are_in_the_bounds_too(side, share, place):
+    """All records lie in one place, but for some that are moved from an end of the range: bounds are nearly met."""
+    rows = np.full((1000, 2), [place, -place]) + np.random.default_rng(1).normal(0, 1e-3, (1000, 2))
+    rows[: int(1000 * share)] = [side * 30.0, side * 40.0]
+    low, high = np.array([-30.0, -40.0]), np.array([30.0, 40.0])
+    found, truth = moved(rows, 3.0, low, high), np.cov(rows.T, bias=True)
+    assert holds(found.covariances(), truth)
+    assert holds(found.means(), rows.mean(axis=0))
+    if place == 0:
+        assert np.diag(found.covariances()[..., 1]) == pytest.approx(np.diag(truth), rel=0.7)
+
+
 def test_without_moved_records_nothing_is_added():
     rows = np.random.default_rng(1).normal(size=(500, 3))
     found = moved(rows, 100.0, np.full(3, -50.0), np.full(3, 50.0))
