@@ -37,6 +37,16 @@ def test_the_ends_lie_a_step_beyond_the_rounded_ranges():
     assert inside.tolist() == [[True, True], [True, True], [False, True], [True, False]]
 
 
+def test_a_balls_center_is_in_range_where_a_record_is():
+    """Its coordinates are rounded to the lattice first, as those of records are."""
+    ball = {"method": "ball", "radius": 30.0, "delta": None, "size_hint": None, "spread": None, "rho": 1.0}
+    for center in ([40.25, 100.25], [40.25 + 1e-14, 100.25], [40.7, 0.0]):
+        found = config_of({**ball, "center": center}).job.answers[0].mechanism.center
+        assert found == tuple(grid_of().points(np.array([center]))[0].astype(int).tolist())
+    with pytest.raises(fcstream.ConfigError, match=r"release\.center: must lie in the range of 'a', got 40\.8"):
+        _ = config_of({**ball, "center": [40.8, 0.0]}).job
+
+
 def sums_of(kind):
     mechanism = config_of(kind).job.answers[0].mechanism
     return mechanism if isinstance(mechanism, NoisySum) else mechanism.sums.inner
