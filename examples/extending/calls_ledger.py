@@ -45,7 +45,6 @@ class CallsLedger(MemoryLedger):
         if self.keep_setting("terms", bound) != bound:
             self.close()
             raise LedgerMismatch(f"{path} belongs to another stream, unit, budget or specification")
-        self.salt = bytes.fromhex(self.keep_setting("salt", self.salt.hex()))
 
     def _note(self, *call):
         line = json.dumps(call, default=_plain).encode() + b"\n"

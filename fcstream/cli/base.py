@@ -83,14 +83,14 @@ def load(path: str, **urls: str | None) -> Config:
     """Read a configuration, with URLs from the command line in place of its own."""
     import msgspec
 
-    from ..config import Config, DeadLetterSection, SourceSection, UrlSection
+    from ..config import Config, DeadLetterSection, LedgerSection, SourceSection, UrlSection
 
     config = Config.load(path)
+    kinds = {"source": SourceSection, "dead_letter": DeadLetterSection, "ledger": LedgerSection}
     changes: dict[str, Any] = {}
     for name, url in urls.items():
         if url is not None:
-            kind = {"source": SourceSection, "dead_letter": DeadLetterSection}.get(name, UrlSection)
-            fresh = kind(url=url)
+            fresh = kinds.get(name, UrlSection)(url=url)
             found = getattr(config, name)
             changes[name] = fresh if found is None else msgspec.structs.replace(found, url=url)
     return msgspec.structs.replace(config, **changes)

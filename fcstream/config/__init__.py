@@ -8,12 +8,13 @@ elsewhere; the keys of a kind of release stand with that kind, in `fcstream.rele
 from .durations import duration_ms
 from .job import Job
 from .loading import Config
-from .sections import DeadLetterSection, ServiceSection, SourceSection, SparkSection, UrlSection
+from .sections import DeadLetterSection, LedgerSection, ServiceSection, SourceSection, SparkSection, UrlSection
 
 __all__ = [
     "Config",
     "DeadLetterSection",
     "Job",
+    "LedgerSection",
     "ServiceSection",
     "SourceSection",
     "SparkSection",

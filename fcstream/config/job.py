@@ -10,6 +10,7 @@ from ..errors import ConfigError
 from ..formats.batch import Schema
 from ..formats.texts import composed
 from ..ledgers.base import Terms, part_name
+from ..ledgers.user_key import UserKeyPlace
 from ..releases.answers import Answers
 from ..releases.options import check_rho
 from ..releases.record_gate import GatedMechanism, RecordGate
@@ -358,6 +359,8 @@ def _check_shared(config: Sections) -> None:
     ):
         if is_wrong:
             raise ConfigError(rule, key)
+    if config.ledger is not None:
+        UserKeyPlace.of(config.ledger.url, config.ledger.user_key)
 
 
 def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss | None:

@@ -260,10 +260,20 @@ class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[sink]``, ``[ledger]``: an address."""
+    """``[sink]``: an address."""
 
     url: str
     """Where, as a URL."""
+
+
+class LedgerSection(UrlSection, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[ledger]``: the durable record of what was charged and released."""
+
+    user_key: str | None = None
+    """Where the secret key lies under which users' names are hashed, with ``key_budgets = "shared"``: ``file:PATH``,
+    which is made if it is absent, or ``env:NAME``, a variable with 64 hexadecimal digits. All processes of a stream
+    have the same one. Keep it apart from backups of the ledger. Left out: the file ``LEDGER.user-key`` beside a ledger
+    in SQLite; with another ledger it is required."""
 
 
 class DeadLetterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -418,7 +428,7 @@ class Sections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     budget: BudgetSection
     source: SourceSection | None = None
     sink: UrlSection | None = None
-    ledger: UrlSection | None = None
+    ledger: LedgerSection | None = None
     dead_letter: DeadLetterSection | None = None
     service: ServiceSection | None = None
     spark: SparkSection = SparkSection()

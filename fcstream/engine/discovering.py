@@ -35,7 +35,7 @@ from .intake import OnRejection, clock_ms
 from .keyed import KeyedEngine
 from .progress import warn_of_loss
 from .routing import distribute
-from .shared_users import UserAccount
+from .shared_users import UserAccount, account_of
 from .together import raise_first
 
 LOG = logging.getLogger("fcstream.engine")
@@ -114,7 +114,9 @@ class DiscoveringEngine(KeyedEngine):
         with ExitStack() as undo:
             self._account: UserAccount | None = None
             if job.keys_chosen is not None:
-                self._account = UserAccount(job, self._open_ledgers([""], [job.terms], None)[0])
+                ledger = self._open_ledgers([""], [job.terms], None)[0]
+                undo.callback(ledger.close)
+                self._account = account_of(self.config, ledger, noise)
                 self._account.enter()
                 undo.callback(self._account.leave)
             beside = None if self._account is None else self._account.ledger

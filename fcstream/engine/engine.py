@@ -120,9 +120,7 @@ class Engine:
         self._outbox = Outbox(self._ledger)
         self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
         counter, users = stores(job, self._closer.next_answers, noise)
-        if users is not None:
-            users.keep_texts(self._ledger.salt)
-        self._records = OpenRecords(job, self._ledger, counter, users)
+        self._records = OpenRecords(job, self._ledger, counter, users, noise)
         self.first_records = FirstRecords(job)
         self._lock = threading.RLock()
         self._closed = False

@@ -24,6 +24,7 @@ from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..runtime.garbage import paused_garbage_collection
+from ..runtime.undo import on_error
 from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, Engine
 from .exhaustion import Exhaustion
@@ -31,8 +32,13 @@ from .first_records import FirstRecords
 from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .records import CounterFactory, default_counters
 from .routing import RoutedRecords, distribute, route
-from .shared_users import UserAccount
+from .shared_users import account_of
 from .together import MAX_WINDOWS, KeysInOrder, acknowledge_together, close_together, locked, raise_first
+
+
+def _close_all(ledgers: Sequence[Ledger]) -> None:
+    for ledger in ledgers:
+        ledger.close()
 
 
 class _KeyPart(Engine):
@@ -117,7 +123,11 @@ class KeyedEngine:
                 raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
             terms = [job.part(key).terms for key in mine]
             opened = open_ledgers(self.config.ledger.url, [job.terms, *terms] if is_shared else terms)
-            account = UserAccount(job, opened.pop(0)) if is_shared else None
+            account = None
+            if is_shared:
+                with on_error(_close_all, opened):
+                    account = account_of(self.config, opened[0], noise)
+                opened = opened[1:]
             ledgers = {
                 key: ledger if account is None else account.part(key, ledger)
                 for key, ledger in zip(mine, opened, strict=True)

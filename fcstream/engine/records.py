@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..config import Job
 from ..formats.batch import Batch, SeenPositions
 from ..ledgers import Ledger
+from ..ledgers.user_key import fresh_key
 from ..noise.samplers import Noise
 from ..releases.answers import AnswerCounters, Answers, groups_of
 from ..releases.base import Counter
@@ -39,10 +40,11 @@ class OpenRecords:
     ----------
     job : Job
     ledger : Ledger
-        Holds the secret with which users' names are hashed.
     counter : Counter
     users : UserGroups or None
         Given with the unit ``user`` only.
+    noise : Noise
+        Where the users of one key are not known by the key of them all, it draws what their names are hashed with.
 
     Attributes
     ----------
@@ -51,9 +53,12 @@ class OpenRecords:
         Counting has failed: which records were counted is unknown, and counting one twice would break the guarantee.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserGroups | None) -> None:
-        self._job, self._ledger = job, ledger
+    def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserGroups | None, noise: Noise) -> None:
+        self._job, self._secret = job, b""
         self.counter, self._users = counter, users
+        if users is not None:
+            self._secret = getattr(ledger, "user_secret", None) or fresh_key(noise)
+            users.keep_texts(self._secret)
         self._late = LateRecords(job.width, job.answers.max_waiting)
         self._seen = SeenPositions()
         self._max_held = _max_users_held(job)
@@ -113,7 +118,7 @@ class OpenRecords:
 
     def users(self, window: int) -> WindowUsers | None:
         """Return the users of a window, with the unit ``user``."""
-        return None if self._users is None else self._users.read(window, self._ledger.salt)
+        return None if self._users is None else self._users.read(window, self._secret)
 
     def view(self, panes: range, users: WindowUsers | None, mask: NDArray[np.bool_] | None) -> object:
         """Return what a mechanism reads of a window; with the unit ``user``, one point for each user whom the mask (n,)

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..config import Job
+from ..config import Config, Job
 from ..ledgers import ChargeResult, Ledger, RecentLedger, Request, SealedRelease, Terms, WindowKey
+from ..ledgers.user_key import UserKeyPlace, fresh_key, stream_key
+from ..noise.samplers import Noise
 from ..stream.key_choice import choose_keys
 
 
@@ -42,6 +44,14 @@ class _Decision:
     unused: dict[str, PrivacyLoss] = field(default_factory=dict)
 
 
+def account_of(config: Config, ledger: Ledger, noise: Noise | None) -> UserAccount:
+    """Open the account of a stream, whose users are known by the key that the configuration names; see `stream_key`."""
+    place = None if config.ledger is None else UserKeyPlace.of(config.ledger.url, config.ledger.user_key)
+    is_kept = place is not None and not getattr(ledger, "forgets", False)
+    secret = stream_key(place, ledger) if place is not None and is_kept else fresh_key(noise or Noise())
+    return UserAccount(config.job, ledger, secret)
+
+
 class UserAccount:
     """Charges each window of all keys once, and decides which users count under which keys.
 
@@ -51,6 +61,8 @@ class UserAccount:
         Of the whole stream.
     ledger : Ledger
         The account: a stream of unit ``user`` with the name of the whole stream.
+    secret : bytes
+        With which users' names are hashed.
 
     Privacy
     -------
@@ -65,8 +77,8 @@ class UserAccount:
     Specification 8.7; proof 2.12; ours.
     """
 
-    def __init__(self, job: Job, ledger: Ledger) -> None:
-        self._job, self.ledger = job, ledger
+    def __init__(self, job: Job, ledger: Ledger, secret: bytes) -> None:
+        self._job, self.ledger, self.secret = job, ledger, secret
         self._most = job.keys_chosen or 1
         self._decided: dict[WindowKey, _Decision] = {}
         self._open = 0
@@ -139,7 +151,7 @@ class UserAccount:
         if answer.charge is None:
             return _Decision(answer, {})
         names = [part.job.key or "" for part in here]
-        chosen = choose_keys(self.ledger.salt, request.window.open_ms, names, users, self._most)
+        chosen = choose_keys(self.secret, request.window.open_ms, names, users, self._most)
         return _Decision(answer, {name: those[mask] for name, those, mask in zip(names, users, chosen, strict=True)})
 
 
@@ -157,7 +169,7 @@ class PartLedger:
         self._account, self._key, self._own = account, key, ledger
         self._is_open = True
         self.terms: Terms = ledger.terms
-        self.salt = account.ledger.salt
+        self.user_secret = account.secret
         self.forgets = getattr(account.ledger, "forgets", False)
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:

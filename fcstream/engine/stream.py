@@ -17,8 +17,8 @@ from ..config.sections import (
     BudgetSection,
     FeatureSection,
     LatticeSection,
+    LedgerSection,
     StreamSection,
-    UrlSection,
     WindowSection,
 )
 from ..errors import BudgetExhausted, BudgetWarning, ConfigError
@@ -139,7 +139,7 @@ class Stream:
             window=window,
             release=release,
             budget=budget,
-            ledger=UrlSection(url=_url(ledger)),
+            ledger=LedgerSection(url=_url(ledger)),
         )
         self._begin(config, noise, on_rejection)
         if ledger is None:

@@ -6,8 +6,8 @@ Arithmetic of losses and capacities is in `fcstream.accounting`; reports for peo
 
 Files: `base` (what every ledger promises: charge, seal, refund), `terms_check` (whether a ledger is about this
 configuration), `groups` (streams that share filters, and sums over streams), `hash_chain`,
-`retired_streams`, `rollback_guard`, `fence` (one process at a time), `history` (what was spent, read back), `memory`,
-and a folder each for SQLite and PostgreSQL.
+`retired_streams`, `rollback_guard`, `fence` (one process at a time), `user_key` (under which users' names are hashed,
+outside of the ledger), `history` (what was spent, read back), `memory`, and a folder each for SQLite and PostgreSQL.
 
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
 made with two arguments, what follows the scheme's colon and the `Terms`. It satisfies `Ledger`;

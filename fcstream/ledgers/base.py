@@ -313,8 +313,6 @@ class Ledger(Protocol):
     """One stream's durable journal (specification 8.4). Each call is atomic: if it raises, nothing has changed."""
 
     terms: Terms
-    salt: bytes
-    """The ledger's secret, with which users' names are hashed to choose under which keys they count."""
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         """Charge a group of windows, in order, in one transaction; durable when it returns."""

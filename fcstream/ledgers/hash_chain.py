@@ -3,7 +3,7 @@
 Three rules detect a changed row, in whichever table it is:
 
 - A journal row is bound to the row before it by its `link`. Row 0 holds the ledger's `Terms` and is linked to the
-  ledger's secret salt; a later row of kind ``terms`` replaces them.
+  ledger's salt; a later row of kind ``terms`` replaces them.
 - A row of the summary tables (blocks, windows, settings) is stored with its `mark`, a hash of its columns, which is
   checked whenever the row is read.
 - The head of the ledger holds the sum of all marks (modulo 2**60), kept up to date with every change. So a row that is
@@ -133,7 +133,7 @@ class JournalReplay:
     location : str
         Path or URL of the ledger, for messages.
     salt : bytes
-        The ledger's secret.
+        What makes chains of equal streams differ; it lies in the ledger.
 
     Attributes
     ----------

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, ConfigError, LedgerError
-from ..noise.samplers import SystemEntropy
 from .base import TOTAL_BLOCK, ChargeResult, EpochState, Request, SealedRelease, Terms, WindowKey, grant, max_loss
 
 
@@ -25,7 +24,6 @@ class MemoryLedger:
             raise ConfigError("must be left out with a ledger in memory, which holds one stream", "budget.group")
         self.terms = terms
         self._pid = os.getpid()
-        self.salt = SystemEntropy().words(4).tobytes()
         self._filters: dict[str, PrivacyFilter] = {}
         self._charged: dict[WindowKey, tuple[PrivacyLoss, tuple[str, ...], int]] = {}
         self._sealed: dict[WindowKey, bytes] = {}

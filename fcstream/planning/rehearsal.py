@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config import Config, Job, UrlSection
+from ..config import Config, Job, LedgerSection
 from ..config.durations import NOW
 from ..engine.engine import Engine
 from ..engine.exhaustion import windows_until
@@ -41,7 +41,6 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 AXES = ("rho", "length", "radius")
 RUNS, WINDOWS = 10, 24
 """Number of seeds, and largest number of windows, by default."""
-_SALT = b"a rehearsal keeps nothing secret"  # so that seeded runs with users repeat
 _MADE_UP_START_MS = 1_458_000_000_000  # 2016-03-15T00:00:00Z, where the configuration names no moment
 Progress = Callable[[str, float], object]
 Place = tuple["str | None", int]
@@ -187,7 +186,7 @@ def _in_memory(config: Config) -> Config:
     if window.end is None:
         slide = config.job.schedule
         window = msgspec.structs.replace(window, end=_iso(slide.start_ms + slide.length_ms))
-    return msgspec.structs.replace(config, **changes, ledger=UrlSection(url="memory:"), window=window, budget=budget)
+    return msgspec.structs.replace(config, **changes, ledger=LedgerSection(url="memory:"), window=window, budget=budget)
 
 
 def _with_room(config: Config) -> Config:
@@ -372,9 +371,7 @@ def run_once(
 
 
 def _ledger(job: Job) -> MemoryLedger:
-    ledger = MemoryLedger(job.terms)
-    ledger.salt = _SALT
-    return ledger
+    return MemoryLedger(job.terms)
 
 
 def _ignore(_rejections: object) -> None:

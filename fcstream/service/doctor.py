@@ -40,6 +40,7 @@ from ..ledgers.groups import check_group, sum_of
 from ..ledgers.rollback_guard import GuardFile, RollbackGuard
 from ..ledgers.sqlite.ledger import SQLiteLedger
 from ..ledgers.terms_check import check_terms, folded_name
+from ..ledgers.user_key import UserKeyPlace, known_key
 from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
@@ -79,6 +80,7 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         ("sink", _sink),
         ("dead letters", _dead_letters),
         ("ledger", _ledger),
+        ("user key", _user_key),
         ("clock", _clocks),
         ("service", _service),
         ("limits", _limits),
@@ -304,6 +306,26 @@ def _known_on_server(checkup: Checkup, url: str, job: Job) -> dict[str, tuple[Te
             if not reader.is_retired:
                 known[name] = reader.terms, Report.of(reader)
     return known
+
+
+def _user_key(checkup: Checkup, config: Config, job: Job) -> None:
+    """Look at the key under which users' names are hashed, as the next run would."""
+    if config.ledger is None or job.keys_chosen is None:
+        return
+    place = UserKeyPlace.of(config.ledger.url, config.ledger.user_key)
+    if place is None:
+        return
+    try:
+        reader: Any = open_reader(config.ledger.url, job.terms.stream)
+    except FcstreamError:  # no such stream yet, or the check of the ledger says what is wrong
+        key = place.read()
+    else:
+        with closing(reader):
+            key = known_key(place, reader)
+    if key is None:
+        checkup.ok("user key", f"{place.name} will be made by the first run")
+    else:
+        checkup.ok("user key", f"{place.text} holds it; keep its copy apart from those of the ledger")
 
 
 def _parts(job: Job) -> list[Terms]:

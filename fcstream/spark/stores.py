@@ -135,11 +135,11 @@ class TaskUsers(UserGroups):
         super().__init__(job.width, groups_of(job.answers))
         self._key, self._feed = job.key or "", feed
 
-    def read(self, window: int, salt: bytes) -> WindowUsers:
+    def read(self, window: int, secret: bytes) -> WindowUsers:
         found = self._feed.get((self._key, window))
         if found is not None:
             self.enter(window, found[1])
-        return super().read(window, salt)
+        return super().read(window, secret)
 
 
 def stores(feed: WindowFeed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> CounterFactory:

@@ -22,10 +22,10 @@ _TOGETHER = rows_within(MAX_COORDINATE) // 2
 T = TypeVar("T")
 
 
-def user_key(salt: bytes, name: str) -> bytes:
-    """Hash a user's name to a key of 16 bytes, with a secret salt of at most 64 bytes."""
+def user_key(secret: bytes, name: str) -> bytes:
+    """Hash a user's name to a key of 16 bytes, with a secret of at most 64 bytes."""
     data = name.encode("utf-8", "surrogatepass")  # encodes every text, and different texts differently
-    return hashlib.blake2b(data, digest_size=KEY_BYTES, key=salt).digest()
+    return hashlib.blake2b(data, digest_size=KEY_BYTES, key=secret).digest()
 
 
 class UserWindows(Generic[T]):
@@ -118,14 +118,14 @@ class UserPoints(UserWindows["_Open"]):
         else:
             held.add(at, points.astype(np.int64))
 
-    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
+    def read(self, window: int, secret: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
         """Return the keys (n,) of a window's users, ascending, and their points (n, d), None if it was flooded."""
         if window in self._flooded:
             return np.empty(0, f"S{KEY_BYTES}"), None
         held = self._windows.get(window)
         if held is None:
             return np.empty(0, f"S{KEY_BYTES}"), np.empty((0, self.dimension))
-        keys = np.frombuffer(b"".join(user_key(salt, name) for name in held.slots), f"S{KEY_BYTES}")
+        keys = np.frombuffer(b"".join(user_key(secret, name) for name in held.slots), f"S{KEY_BYTES}")
         order = np.argsort(keys, kind="stable")
         points = {"first": held.firsts, "mean": held.means, "sum": held.totals}[self._per_user]()
         return keys[order], points[order].astype(np.float64)

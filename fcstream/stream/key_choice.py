@@ -14,14 +14,14 @@ _CHOICE = b"keys of a user"  # no hash of a name is one of a choice
 
 
 def choose_keys(
-    salt: bytes, open_ms: int, keys: Sequence[str], users: Sequence[NDArray[np.bytes_]], most: int
+    secret: bytes, open_ms: int, keys: Sequence[str], users: Sequence[NDArray[np.bytes_]], most: int
 ) -> list[NDArray[np.bool_]]:
     """Choose under which keys each user of a window counts: at most `most`, those with the least keyed hash.
 
     Parameters
     ----------
-    salt : bytes
-        The ledger's secret.
+    secret : bytes
+        The user key, which is the same in all processes of the stream.
     open_ms : int
         Opening of the window.
     keys : sequence of str
@@ -52,7 +52,7 @@ def choose_keys(
         user = int(index[row])
         name = bytes(names[user]).ljust(KEY_BYTES, b"\0")
         data = name + open_ms.to_bytes(8, "big", signed=True) + keys[codes[row]].encode("utf-8", "surrogatepass")
-        order = hashlib.blake2b(data, digest_size=KEY_BYTES, key=salt, person=_CHOICE).digest()
+        order = hashlib.blake2b(data, digest_size=KEY_BYTES, key=secret, person=_CHOICE).digest()
         held.setdefault(user, []).append((order, row))
     for rows in held.values():
         counts[[row for _, row in sorted(rows)[most:]]] = False

@@ -67,11 +67,11 @@ class UserGroups:
         """Whether no window has a record."""
         return all(group.is_empty for group in self.groups)
 
-    def keep_texts(self, salt: bytes | None) -> None:
-        """Keep texts for the groups that read them, chosen by hashes with the ledger's secret; without one, all."""
+    def keep_texts(self, secret: bytes | None) -> None:
+        """Keep texts for the groups that read them, chosen by hashes with a secret; without one, all."""
         for i, rows in enumerate(self._rows):
             if rows.text is not None:
-                self.groups[i] = UserValues(None if salt is None else rows.text.per_user, salt or b"")
+                self.groups[i] = UserValues(None if secret is None else rows.text.per_user, secret or b"")
 
     def add(
         self,
@@ -90,9 +90,9 @@ class UserGroups:
             elif marks.any():
                 group.add(window, names[marks], times_ms[marks], mine[marks])
 
-    def read(self, window: int, salt: bytes) -> WindowUsers:
+    def read(self, window: int, secret: bytes) -> WindowUsers:
         """Return the users of a window."""
-        found = [group.read(window, salt) for group in self.groups]
+        found = [group.read(window, secret) for group in self.groups]
         if len(found) == 1:
             keys, points = found[0]
             return WindowUsers(keys, (GroupUsers(np.arange(len(keys)), points),))

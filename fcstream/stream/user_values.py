@@ -50,7 +50,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
     ----------
     per_user : int or None
         Most texts of a user in a window; None keeps all, for another instance to choose among.
-    salt : bytes
+    secret : bytes
         Secret key of the hash, at most 64 bytes.
 
     Privacy
@@ -68,9 +68,9 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
     Specification 5.12; proof 6.6; contribution bounding.
     """
 
-    def __init__(self, per_user: int | None, salt: bytes) -> None:
+    def __init__(self, per_user: int | None, secret: bytes) -> None:
         super().__init__()
-        self._per_user, self._salt = per_user, salt
+        self._per_user, self._secret = per_user, secret
 
     def names(self, window: int) -> Collection[str]:
         return self._windows.get(window, {})
@@ -82,11 +82,11 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
         if len(names) == 0 or window in self._flooded:
             return
         users = self._windows.setdefault(window, {})
-        begin, at = hashlib.blake2b(digest_size=16, key=self._salt).copy, _stamp(window)
+        begin, at = hashlib.blake2b(digest_size=16, key=self._secret).copy, _stamp(window)
         for name, text in dict.fromkeys(zip(names.tolist(), points.tolist(), strict=True)):
             chosen = users.get(name)
             if chosen is None:
-                chosen = users[name] = _Chosen(at + user_key(self._salt, name))
+                chosen = users[name] = _Chosen(at + user_key(self._secret, name))
             if self._per_user is None:
                 chosen.ranks[text] = b""
             elif text not in chosen.ranks:
@@ -94,15 +94,15 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
                 hashed.update(chosen.prefix + text.encode("utf-8", "surrogatepass"))
                 chosen.take(text, hashed.digest(), self._per_user)
 
-    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.object_] | None]:
+    def read(self, window: int, secret: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.object_] | None]:
         """Return the keys (n,) of a window's users, ascending, and a tuple of texts (n,) of each, None if flooded."""
         if window in self._flooded:
             return np.empty(0, f"S{KEY_BYTES}"), None
         users, skip = self._windows.get(window, {}), len(_stamp(window))
-        if salt == self._salt:
+        if secret == self._secret:
             found = b"".join(chosen.prefix[skip:] for chosen in users.values())
         else:
-            found = b"".join(user_key(salt, name) for name in users)
+            found = b"".join(user_key(secret, name) for name in users)
         keys = np.frombuffer(found, f"S{KEY_BYTES}")
         texts = np.empty(len(users), np.object_)
         for i, chosen in enumerate(users.values()):

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.config import Config
+from support.helpers import ledger_of
 
 KEYS = ["p", "q", "r"]
 LEVELS = ["idle", "busy", "off"]
@@ -82,7 +83,7 @@ def _any_stream(draw: random.Random, clock: str, url: str) -> dict[str, Any]:
         "window": window,
         "release": answers,
         "budget": {"rho": ENOUGH if has_means else draw.choice([ENOUGH, 12.0, 25.0]), "delta": 1e-2},
-        "ledger": {"url": url},
+        "ledger": ledger_of(url),
     }
 
 
@@ -249,4 +250,4 @@ def run(engine, job, records: list[Record], draw: random.Random, *, in_order: bo
 
 def salts_of(engine) -> dict[str | None, bytes]:
     """The secret of each key's ledger."""
-    return {part.job.key: part._ledger.salt for part in engine.parts}
+    return {part.job.key: part._records._secret for part in engine.parts}

@@ -95,6 +95,15 @@ def sample(**sections: dict[str, Any]) -> dict[str, Any]:
     return mapping
 
 
+def ledger_of(url: str) -> dict[str, str]:
+    """The section of a ledger, with a user key where a server requires one."""
+    os.environ.setdefault("FCSTREAM_TEST_USER_KEY", "0f" * 32)
+    return {"url": url} if url.startswith(("sqlite:", "memory:")) else {"url": url, "user_key": USER_KEY}
+
+
+USER_KEY = "env:FCSTREAM_TEST_USER_KEY"
+
+
 def rows(n: int, seed: int = 0, center: tuple[float, float] = (20.5, 49.0)) -> np.ndarray:
     """Raw feature rows around a center, in the sample's units."""
     return np.random.default_rng(seed).normal(size=(n, 2)) * [0.3, 0.6] + center

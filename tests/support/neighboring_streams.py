@@ -40,7 +40,6 @@ def play(pushes, runs, seed, *, noise=None, **sections):
     found = []
     for _ in range(runs):
         ledger = MemoryLedger(job.terms)
-        ledger.salt = b"repeatable"
         engine = Engine(config, ledger=ledger, noise=noise)
         for times, points, options in pushes:
             engine.push(times, points, **options)

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from support.helpers import ledger_of
 from support.naive_discovery import Arrival, discovered
 
 import fcstream
@@ -31,7 +32,7 @@ def settings(url="memory:", clock="eof", first=(), search=EXACT, **sections):
         "window": window | sections.pop("window", {}),
         "release": {"kind": "count", "rho": EXACT},
         "budget": {"rho": EXACT + search, "delta": 1e-9},
-        "ledger": {"url": url},
+        "ledger": ledger_of(url),
     }
     return Config.from_mapping(found | sections)
 

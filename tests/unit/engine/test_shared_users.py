@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from support.helpers import rows, sample
+from support.helpers import ledger_of, rows, sample
 from support.naive import chosen_keys
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
@@ -12,6 +12,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError, LedgerError
 from fcstream.ledgers import open_reader
 from fcstream.ledgers.base import USER_BLOCK, WindowKey
+from fcstream.ledgers.user_key import UserKeyPlace, derived
 from fcstream.planning.plan import plan
 from fcstream.stream.contributions import user_key
 from fcstream.stream.key_choice import choose_keys
@@ -39,7 +40,7 @@ def shared(url, most=1, keys=KEYS, **sections):
     stream = {"key": "site", "keys": list(keys), "unit": "user", "user": "who"} | sections.pop("stream", {})
     stream |= {"keys_per_user": most, "key_budgets": "shared"}
     sections = {"release": COUNT, "budget": {"rho": 10_000.0}} | sections
-    return Config.from_mapping(sample(stream=stream, ledger={"url": url}, **sections))
+    return Config.from_mapping(sample(stream=stream, ledger=ledger_of(url), **sections))
 
 
 def records(n=400, windows=4, users=60, seed=1):
@@ -87,7 +88,7 @@ def test_counts_under_all_keys_add_up_to_what_users_paid_for(tmp_path, exhausted
     stream = {"key": "site", "keys": sites, "keys_per_user": 1, "key_budgets": "shared", "unit": "user", "user": "who"}
     budget = {"rho": 3000.0, "exhausted": exhausted}
     url = f"sqlite:{tmp_path / 'l.db'}"
-    config = Config.from_mapping(sample(stream=stream, release=COUNT, budget=budget, ledger={"url": url}))
+    config = Config.from_mapping(sample(stream=stream, release=COUNT, budget=budget, ledger=ledger_of(url)))
     data = np.zeros(100, int), sites * 20, [f"u{i // 5}" for i in range(100)]
     assert sum(release.count for release in answers(KeyedEngine(config), data) if release.window_open_ms == 0) == 20
 
@@ -103,7 +104,7 @@ def test_nobody_counts_where_no_keys_were_chosen(url):
 def test_a_view_of_users_needs_a_mask(url):
     """No mask must never mean everybody."""
     users = {"unit": "user", "user": "who"}
-    engine = Engine(sample(stream=users, release=COUNT, budget={"rho": 500.0}, ledger={"url": url}))
+    engine = Engine(sample(stream=users, release=COUNT, budget={"rho": 500.0}, ledger=ledger_of(url)))
     engine.push([5, 6], rows(2), ids=["ann", "bob"])
     users = engine._records.users(0)
     for mask in (None, np.ones(1, np.bool_)):
@@ -119,7 +120,8 @@ def test_every_user_counts_under_so_many_keys_and_pays_once(url, most):
     found = answers(KeyedEngine(config, noise=Noise(SeededEntropy(0))), data)
     assert len(found) == 3 * config.job.schedule.count
     reader = open_reader(url, "t")
-    salt = reader.salt
+    place = UserKeyPlace.of(url, config.ledger.user_key)
+    salt = derived(place.read(), "t")
     assert reader.spent(USER_BLOCK).rho == 6 * most * 500.0  # the schedule has six windows
     assert reader.summary()["acknowledged"] == 6
     reader.close()
@@ -157,7 +159,7 @@ def test_no_user_pays_more_than_the_cap_whatever_keys_they_are_under(url):
 
 def test_several_answers_are_about_the_same_chosen_users(url):
     stream = {"key": "site", "keys": KEYS, "unit": "user", "user": "who", "key_budgets": "shared", "keys_per_user": 1}
-    mapping = sample(stream=stream, budget={"rho": 10_000.0}, ledger={"url": url})
+    mapping = sample(stream=stream, budget={"rho": 10_000.0}, ledger=ledger_of(url))
     count = {name: value for name, value in COUNT.items() if value is not None}
     mapping["release"] = [{"name": "one", **count}, {"name": "two", **count}]
     data = records(windows=1)
@@ -299,7 +301,7 @@ def test_a_group_holds_the_account_and_other_streams(url):
     found = answers(KeyedEngine(config), (np.array([5, 6, 10_005]), ["paris", "rome", "oslo"], ["ann"] * 3))
     assert [sum(r.count for r in found if r.window_open_ms == w * 10_000) for w in range(2)] == [1, 1]
     alone = {"name": "other", "unit": "user", "user": "who"}
-    other = Config.from_mapping(sample(stream=alone, release=COUNT, budget=budget, ledger={"url": url}))
+    other = Config.from_mapping(sample(stream=alone, release=COUNT, budget=budget, ledger=ledger_of(url)))
     engine = Engine(other, noise=Noise(SeededEntropy(0)))
     engine.push([5, 6], rows(2), ids=["ann", "bob"])
     found = engine.close()
@@ -348,7 +350,7 @@ def test_a_ledger_of_divided_keys_is_not_shared_later(url):
     divided = shared(url, 1, stream={})
     mapping = sample(
         stream={"key": "site", "keys": KEYS, "unit": "user", "user": "who", "keys_per_user": 1},
-        release=COUNT, budget={"rho": 10_000.0}, ledger={"url": url},
+        release=COUNT, budget={"rho": 10_000.0}, ledger=ledger_of(url),
     )  # fmt: skip
     KeyedEngine(Config.from_mapping(mapping)).abort()
     with pytest.raises(LedgerError, match=r"`stream\.key_budgets` changed from its default to 'shared'"):

@@ -18,7 +18,7 @@ SLIDES = [("10s", "5s"), ("10s", "4s"), ("12s", "3s"), ("10s", "10s")]
 
 def read(engine, index):
     """Keys and points of a window that is about to close."""
-    keys, ((_, points),) = engine._records._users.read(index, engine._ledger.salt)
+    keys, ((_, points),) = engine._records._users.read(index, engine._records._secret)
     return {bytes(key).ljust(16, b"\0"): point.tolist() for key, point in zip(keys, points, strict=True)}
 
 
@@ -52,7 +52,7 @@ def test_a_window_holds_the_points_of_its_own_records(length, slide, per_user):
         while schedule.due(now) > done:
             expected = naive.user_points(*zip(*wanted.get(done, []), strict=True), per_user) if done in wanted else {}
             assert read(engine, done) == {
-                user_key(engine._ledger.salt, name): [float(x) for x in point] for name, point in expected.items()
+                user_key(engine._records._secret, name): [float(x) for x in point] for name, point in expected.items()
             }
             answers += engine.advance(schedule.window(done).close_ms + schedule.lateness_ms + 1)
             assert abs(answers[-1].count - len(expected)) <= 1
@@ -96,7 +96,6 @@ def test_kinds_that_hold_records_read_one_point_of_each_user(kind):
         engine = Engine(
             sample(stream=USERS, release=release, budget=budget, window=section), noise=Noise(SeededEntropy(3))
         )
-        engine._ledger.salt = b"s" * 32  # points are read in the order of hashed names
         engine.push(times, values, ids=names)
         return engine.close()[0]
 

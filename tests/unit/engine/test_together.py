@@ -14,7 +14,6 @@ from fcstream.config import Config
 from fcstream.engine import together
 from fcstream.errors import LedgerError
 from fcstream.ledgers import open_reader
-from fcstream.ledgers.sqlite import tables
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 KEYS = ["paris", "rome", "oslo"]
@@ -93,7 +92,6 @@ def test_no_garbage_is_collected_while_keys_are_closed(tmp_path, monkeypatch):
 def test_journals_are_those_of_one_key_after_the_other(unit, clock, sections, tmp_path, monkeypatch):
     """Windows of several keys share transactions, also where there is only room for some; their order stays."""
     found = {}
-    monkeypatch.setattr(tables, "SystemEntropy", OneSalt)
     for name, is_joint, most in (("joint", True, 4096), ("few", True, 2), ("alone", False, 4096)):
         monkeypatch.setattr(together, "MAX_WINDOWS", most)
         (tmp_path / name).mkdir()
@@ -104,13 +102,6 @@ def test_journals_are_those_of_one_key_after_the_other(unit, clock, sections, tm
     for key, (steps, *rest) in found["few"][1].items():  # charges and seals are in smaller groups
         assert (sorted(steps), *rest) == (sorted(found["alone"][1][key][0]), *found["alone"][1][key][1:])
     assert len(found["joint"][0]) >= 15
-
-
-class OneSalt:
-    """Users' digests depend on the salt."""
-
-    def words(self, count):
-        return np.full(count, 7, np.uint32)
 
 
 class Watched(Noise):

@@ -235,11 +235,8 @@ FILES = {
 
 @needs_spark
 @pytest.mark.parametrize("name", FILES)
-def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monkeypatch):
-    from fcstream.ledgers.sqlite import tables
+def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path):
     from fcstream.spark.files import run_files
-
-    monkeypatch.setattr(tables, "SystemEntropy", lambda: SeededEntropy(3))  # users stand in salted order
 
     write_lines(tmp_path / "in.jsonl", keys=("a", "b"))
     found, dead_letters, summaries = [], [], []
