@@ -69,11 +69,11 @@ def measure(name: str, folder: str) -> dict[str, object]:
     config = Config.load(EXAMPLES / f"{name}.toml")
     import msgspec
 
-    from fcstream.config import UrlSection
+    from fcstream.config import LedgerSection
 
     job = config.job
     with tempfile.TemporaryDirectory() as scratch, Spy() as spy:
-        config = msgspec.structs.replace(config, ledger=UrlSection(url=f"sqlite:{scratch}/ledger.db"))
+        config = msgspec.structs.replace(config, ledger=LedgerSection(url=f"sqlite:{scratch}/ledger.db"))
         assert config.source is not None
         scheme, _, file = config.source.url.partition(":")
         source = open_source(f"{scheme}:{folder}/{file}", job.schema)

@@ -32,7 +32,7 @@ from .first_records import FirstRecords
 from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
 from .records import CounterFactory, default_counters
 from .routing import RoutedRecords, distribute, route
-from .shared_users import account_of
+from .shared_users import UserAccount, account_of
 from .together import MAX_WINDOWS, KeysInOrder, acknowledge_together, close_together, locked, raise_first
 
 
@@ -118,22 +118,11 @@ class KeyedEngine:
                 "must be 'divided' here: with 'shared' one process sees all keys of a user, and opens their ledger",
                 "stream.key_budgets",
             )
+        account: UserAccount | None = None
         if ledgers is None:
-            if self.config.ledger is None:
-                raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
-            terms = [job.part(key).terms for key in mine]
-            opened = open_ledgers(self.config.ledger.url, [job.terms, *terms] if is_shared else terms)
-            account = None
-            if is_shared:
-                with on_error(_close_all, opened):
-                    account = account_of(self.config, opened[0], noise)
-                opened = opened[1:]
-            ledgers = {
-                key: ledger if account is None else account.part(key, ledger)
-                for key, ledger in zip(mine, opened, strict=True)
-            }
+            ledgers, account = self._open(mine, noise)
         else:
-            account, ledgers = None, {composed(key): ledger for key, ledger in ledgers.items()}
+            ledgers = {composed(key): ledger for key, ledger in ledgers.items()}
         self._closes_together, self._mine = is_shared, wanted
         self._index |= {key: i for i, key in enumerate(job.keys)}
         with ExitStack() as undo:
@@ -151,6 +140,19 @@ class KeyedEngine:
             if self.job.clock == "wall":
                 self.begin(clock_ms())
             undo.pop_all()
+
+    def _open(self, keys: Sequence[str], noise: Noise | None) -> tuple[dict[str, Ledger], UserAccount | None]:
+        """Open the ledgers of some keys, and of all keys together where they share a filter."""
+        job = self.job
+        if self.config.ledger is None:
+            raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
+        terms = [job.part(key).terms for key in keys]
+        if job.keys_chosen is None:
+            return dict(zip(keys, open_ledgers(self.config.ledger.url, terms), strict=True)), None
+        shared, *own = opened = open_ledgers(self.config.ledger.url, [job.terms, *terms])
+        with on_error(_close_all, opened):
+            account = account_of(self.config, shared, noise)
+        return {key: account.part(key, ledger) for key, ledger in zip(keys, own, strict=True)}, account
 
     def _prepare(self, config: Config | Mapping[str, Any], on_rejection: OnRejection | None) -> Job:
         """Make what no key's engine holds."""

@@ -12,7 +12,7 @@ from support import REPOSITORY
 from support.helpers import data_file
 
 from fcstream import Noise, SeededEntropy
-from fcstream.config import Config, UrlSection
+from fcstream.config import Config, LedgerSection
 from fcstream.connectors import open_source
 from fcstream.engine.opening import open_engine
 from fcstream.formats.batch import parse_iso8601
@@ -30,7 +30,7 @@ def release_all(name, start, end):
     config = msgspec.structs.replace(
         config,
         window=msgspec.structs.replace(config.window, start=start, end=end),
-        ledger=UrlSection(url="memory:"),
+        ledger=LedgerSection(url="memory:"),
     )
     file = data_file(config.source.url.partition(":")[2])
     engine = open_engine(config, noise=Noise(SeededEntropy(1)))
