@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, LedgerTaken
 from ...ledgers.rollback_guard import RollbackGuard
 from ...runtime.disk import lock_file, sync_folder, write_all
 from ...runtime.undo import on_error
@@ -216,8 +216,14 @@ class FileJournal(Journal):
             write_all(self._file, line)
             if self._sync:
                 os.fsync(self._file)
+            is_mine = self.path.exists() and os.path.samestat(os.fstat(self._file), os.stat(self.path))
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be written: {error.strerror}") from None
+        if not is_mine or not RollbackGuard.are_ours([self._rollback_guard]):
+            raise LedgerTaken(
+                f"{self.path} was replaced, or changed by another process, while this one had it open: nothing more is "
+                "answered; let one process use it, and start again"
+            )
         self._seq, self._chain, self._size = self._seq + 1, chain, self._size + len(line)
         self._rollback_guard.note(self._seq, chain)
 

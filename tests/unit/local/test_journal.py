@@ -12,6 +12,7 @@ from support.journals import Crash, Fragile, ask, make, reply
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from fcstream.ledgers.rollback_guard import RollbackGuard
 from fcstream.local import FileJournal, LocalBudget, answer_all
 from fcstream.local.device import device, journal
 from fcstream.local.device.accounts import Accounts, fingerprint
@@ -200,6 +201,26 @@ def test_years_of_questions_stay_small(tmp_path):
     with make(FileJournal(path, keep=10), budget=LocalBudget.concentrated(10**6)) as again:
         assert again.spent == PrivacyLoss(1000 * 10**6)
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed", "written by another"])
+def test_a_device_whose_journal_is_taken_answers_no_more(tmp_path, how):
+    """It answered from a file that was nobody's any more, and who opened the new one answered the same questions."""
+    path, guard = tmp_path / "state", tmp_path / "state-witness"
+    with make(path) as holder:
+        holder.answer(ask("1"))
+        if how == "written by another":
+            other = RollbackGuard(str(guard))
+            other.note(9, bytes(32))
+            other.close()
+        elif how == "replaced":
+            (tmp_path / "copy").write_bytes(path.read_bytes())
+            os.replace(tmp_path / "copy", path)
+        else:
+            path.unlink()
+        for name in ("2", "3"):
+            with pytest.raises(LedgerError):
+                holder.answer(ask(name))
 
 
 def test_a_file_that_was_put_in_place_is_held(tmp_path):

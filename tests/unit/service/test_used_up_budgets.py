@@ -31,6 +31,42 @@ def until(told, seconds=60):
 
 
 @pytest.mark.slow
+def test_an_absent_rollback_guard_is_told_to_those_who_ask(tmp_path):
+    """Of a copy that was restored without it nobody was told that an older one would have been taken as well."""
+    port = free_port()
+    job = counting_job(
+        0,
+        source={"url": "stdin:", "spool": "spool"},
+        window={"clock": "wall", "start": "now", "backlog": None, "lateness": "0s"},
+        service={"listen": f"127.0.0.1:{port}"},
+    )
+    (tmp_path / "c.toml").write_text(job)
+    command = [sys.executable, "-m", "fcstream", "run", "c.toml"]
+    for is_restored in (False, True):
+        for guard in tmp_path.glob("*-witness"):
+            guard.unlink()
+        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            try:
+
+                def ready():
+                    try:
+                        _, text = ask(port, "/ready")
+                    except OSError:
+                        return None
+                    guards = list(tmp_path.glob("*-witness"))  # made by the first charge
+                    return text if "starting" not in text and guards else None
+
+                text = until(ready)
+                if is_restored:
+                    text = until(lambda: (found := ready()) and "witness is missing" in found and found)
+                assert ("witness is missing" in text) == is_restored
+            finally:
+                run.send_signal(signal.SIGTERM)
+                _, log = run.communicate(timeout=60)
+        assert ("witness is missing" in log) == is_restored, log
+
+
+@pytest.mark.slow
 def test_log_ready_metric_page_report_and_exit_code_say_it(tmp_path):
     """They said nothing: windows went on as released, and lacked everybody who had been there before."""
     port = free_port()
