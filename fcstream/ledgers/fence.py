@@ -13,6 +13,8 @@ import contextlib
 import os
 import uuid
 import weakref
+from collections.abc import Sequence
+from io import FileIO
 
 from ..errors import LedgerError, LedgerInUse, LedgerTaken
 from ..runtime.disk import lock_file
@@ -36,7 +38,7 @@ class Fence:
         self.path = f"{path}-lock"
         self._ledger = path
         self._mark = uuid.uuid4().hex.encode()
-        self._file = -1
+        self._opened: FileIO | None = None
         self._places: tuple[tuple[int, int], ...] = ()
         self._lost = ""
 
@@ -56,7 +58,7 @@ class Fence:
                     f"{self._ledger} has {names} names (hard links), and each would have a lock of its own: keep one"
                 )
             while True:
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._opened = FileIO(self.path, "r+", opener=_opener)
                 with on_error(self.release):
                     _HELD.add(self)
                     lock_file(self._file)
@@ -114,15 +116,32 @@ class Fence:
         return LedgerTaken(f"{self._ledger} {self._lost}: {_REMEDY}")
 
     def release(self) -> None:
-        """Let go of the lock. May be called more than once."""
-        file, self._file = self._file, -1
+        """Let go of the lock. May be called more than once, also where an interrupt ended the first call."""
+        if self._opened is not None:
+            self._opened.close()
         _HELD.discard(self)
-        if file >= 0:
-            os.close(file)
+
+    @staticmethod
+    def release_all_but(kept: Sequence[Fence]) -> None:
+        """Let go of the locks of this process that an interrupt left behind."""
+        for fence in [each for each in _HELD if each not in kept]:
+            fence.release()
+
+    @property
+    def is_held(self) -> bool:
+        return self._file >= 0
+
+    @property
+    def _file(self) -> int:
+        return -1 if self._opened is None or self._opened.closed else self._opened.fileno()
 
 
 def _place(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
+
+
+def _opener(path: str, _flags: int) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _same(found: os.stat_result, path: str) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import sqlite3
 import threading
 import urllib.parse
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,11 +69,13 @@ class LedgerFile:
         self.is_listed = False
         self.sums: dict[int, Any] | None = None
         self.most: dict[int, Any] | None = None
-        self._streams: set[str] = set()
-        self._guests = 0
+        # Whoever shares the file: an interrupt may keep it from letting go, and its end does so then.
+        self._streams = weakref.WeakValueDictionary[str, object]()
+        self._guests = weakref.WeakSet[object]()
         self._unfinished: Callable[[], object] | None = None
         self._forget_unwritten()
         self._flushes = False
+        self.is_left = False  # to whoever took the file away
         find_file(path, create=create)
         self.fence = Fence(real)
         self.fence.take()
@@ -79,22 +83,28 @@ class LedgerFile:
             refuse_lost_log(path)
             self.db = connect(path)
             self._inode = _inode(path)
-        try:
             self.fence.watch()
+            _FILES.append(self)  # whatever interrupts: a connection must not be left to the garbage collector
+        try:
             with translated_errors(path):
                 self._prepare(path)
         except LedgerInUse:
             self.db.close()  # this connection never had the log open, so closing it merges nothing
             self.fence.release()
             raise
-        except BaseException:  # an interruption too: a connection must not be left to the garbage collector
-            if not self._close():
-                _FILES.append(self)
+        except BaseException:
+            self._close()
             raise
 
+    @property
+    def is_open(self) -> bool:
+        with contextlib.suppress(sqlite3.ProgrammingError):
+            return self.db.in_transaction in (True, False) and not self.is_left
+        return False
+
     @classmethod
-    def share(cls, path: str, *, create: bool) -> LedgerFile:
-        """Return the file, opened if this process has not opened it yet; the caller must `leave` it later.
+    def share(cls, path: str, guest: object, *, create: bool) -> LedgerFile:
+        """Return the file, opened if this process has not opened it yet, for a guest that must `leave` it later.
 
         Raises
         ------
@@ -102,8 +112,13 @@ class LedgerFile:
         """
         with _FILES_LOCK:
             found = opened_here(path)
-            if found is not None and found._guests == 0:  # its last ledger let go of it, but it could not be closed
-                if found._inode == _inode(path):
+            for file in _FILES:  # those of which an interrupt kept the last guest from letting go
+                if file is not found and file.pid == os.getpid() and file.is_open and not file._guests:
+                    file._close()
+            _FILES[:] = [file for file in _FILES if file.is_open]
+            Fence.release_all_but([file.fence for file in _FILES])
+            if found is not None and not found._guests:  # its last ledger let go of it, but it could not be closed
+                if found.fence.is_held and found._inode == _inode(path):
                     with translated_errors(path):
                         found._prepare(path)
                 else:
@@ -111,16 +126,15 @@ class LedgerFile:
                     found = None
             if found is None:
                 found = cls(path, create=create)
-                _FILES.append(found)
-            found._guests += 1
+            found.share_again(guest)
             return found
 
-    def share_again(self) -> None:
-        """Count one more ledger of this file, beside one that shares it."""
+    def share_again(self, guest: object) -> None:
+        """Count one more guest of this file, beside one that shares it."""
         with _FILES_LOCK:
-            self._guests += 1
+            self._guests.add(guest)
 
-    def enter(self, stream: str, path: str) -> None:
+    def enter(self, stream: str, guest: object, path: str) -> None:
         """Register the one ledger that a stream may have in this process.
 
         Raises
@@ -129,22 +143,23 @@ class LedgerFile:
         """
         if stream in self._streams:
             raise LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
-        self._streams.add(stream)
+        self._streams[stream] = guest
 
     def holds(self, stream: str) -> bool:
         """Whether a ledger of this process has this stream open."""
         return stream in self._streams
 
-    def leave(self, stream: str) -> None:
-        """Let go of a stream's ledger; the last one to do so closes the file.
+    def leave(self, guest: object) -> None:
+        """Let go of a guest and its streams; the last one to do so closes the file. It may be called again.
 
         If closing fails, the file stays open and locked for the next ledger of this process.
         """
         with _FILES_LOCK:
-            self._streams.discard(stream)
-            self._guests -= 1
-            if self._guests == 0 and self in _FILES and self._close():
-                _FILES.remove(self)
+            for stream in [name for name, each in self._streams.items() if each is guest]:
+                del self._streams[stream]
+            self._guests.discard(guest)
+            if not self._guests and self in _FILES and self.is_open:
+                self._close()
 
     def mark(self, log: str) -> None:
         """Note in the file whether the newest charges may be in the write-ahead log."""
@@ -256,12 +271,13 @@ class LedgerFile:
         db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
 
-    def _close(self) -> bool:
-        """Close the connection; returns whether that was possible, or must never be."""
+    def _close(self) -> None:
+        """Close the connection, if that is possible and allowed."""
         if self.fence.is_lost:  # the file, or its log, is somebody else's now
             self.disown()
             self._let_go()
-            return True
+            self.is_left = True
+            return
         try:
             self._roll_back()  # the mark must not be part of a transaction that an interrupt left open
             # A clean close merges the log into the file and deletes it, so the file must be marked as closed before.
@@ -269,12 +285,14 @@ class LedgerFile:
                 self.mark("closed")
         except sqlite3.OperationalError:
             self.disown()  # another process holds the file, or the disk is full: leave the log where it is
-            return False
+            return
         except (sqlite3.Error, ValueError):
             pass  # not a ledger, or a damaged one
+        # Those that an interrupt's traceback keeps would keep the lock. No line of Python holds what else refers to it.
+        for cursor in list(filter(sqlite3.Cursor.__instancecheck__, gc.get_referrers(self.db))):
+            cursor.close()
         self.db.close()
         self._let_go()
-        return True
 
     def _let_go(self) -> None:
         self.guards.close()
@@ -285,7 +303,7 @@ def opened_here(path: str) -> LedgerFile | None:
     """Return the open file if this process has it open, else None."""
     with _FILES_LOCK:
         for file in _FILES:
-            if file.pid == os.getpid():
+            if file.pid == os.getpid() and file.is_open:
                 with contextlib.suppress(OSError):
                     if os.path.samefile(file.path, path):
                         return file
@@ -312,7 +330,7 @@ def _close_all() -> None:
             if file.pid == os.getpid():
                 _FILES.remove(file)
                 # A daemon thread may be in the middle of a charge: it can end that one, and cannot begin another.
-                if file.lock.acquire(timeout=_LAST_CHARGE_S):
+                if file.is_open and file.lock.acquire(timeout=_LAST_CHARGE_S):
                     file._close()
 
 

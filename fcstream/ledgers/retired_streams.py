@@ -43,12 +43,17 @@ def retire(url: str, stream: str) -> list[str]:
     if is_shared(url):
         return _retire_on_server(url, stream)
     path = url.removeprefix("sqlite:")
-    file = LedgerFile.share(path, create=False)
+    guest = _Guest()
+    file = LedgerFile.share(path, guest, create=False)
     try:
         with file.lock, translated_errors(path):
             return _retire_in_file(file, path, stream)
     finally:
-        file.leave("")
+        file.leave(guest)
+
+
+class _Guest:
+    """Shares a ledger's file."""
 
 
 def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:

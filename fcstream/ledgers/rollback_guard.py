@@ -82,9 +82,9 @@ class GuardFile:
 
     def close(self) -> None:
         """Close the file. May be called more than once."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def trouble(self) -> str | None:
         """Return why a file that is there can be of no use, and what to do; None if it can be read and written."""

@@ -13,9 +13,10 @@ from fcstream import Engine, KeyedEngine
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.engine import closing, engine, keyed, outbox, progress, records, together
 from fcstream.errors import EngineClosed
-from fcstream.ledgers import files, open_reader
+from fcstream.ledgers import files, open_reader, rollback_guard
 from fcstream.ledgers.base import Request, Terms
 from fcstream.ledgers.sqlite import ledger as sqlite
+from fcstream.ledgers.sqlite import listing, opening, tables
 from fcstream.runtime import undo
 from fcstream.testing import window
 
@@ -71,6 +72,36 @@ def test_an_interrupt_at_any_line_leaves_a_ledger_that_opens(tmp_path, goes_on):
         if not interrupted:
             break
     assert line > 20  # else nothing was interrupted
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file between `open` and `with`
+@pytest.mark.parametrize("act", ["makes", "opens", "closes"])
+def test_an_interrupt_at_any_line_of_opening_or_closing_leaves_a_ledger_that_opens(tmp_path, act):
+    paths = LEDGER | {str(Path(module.__file__)) for module in (opening, tables, listing, rollback_guard)}
+    for line in itertools.count(1):
+        path, ledger, interrupt = str(tmp_path / f"{line}.db"), None, None
+        if act != "makes":
+            ledger = sqlite.SQLiteLedger(path, TERMS)
+            ledger.charge([Request(window(0), LOSS, ("0",))])
+        if act == "opens":
+            ledger = ledger.close()
+        try:
+            with interrupt_at(line, paths):
+                if act == "closes":
+                    ledger.close()
+                else:
+                    ledger = sqlite.SQLiteLedger(path, TERMS)
+        except KeyboardInterrupt as error:
+            interrupt = error  # whose traceback refers to all that was interrupted
+        if ledger is not None:
+            ledger.close()
+        other = sqlite.SQLiteLedger(path, TERMS)
+        assert (other.spent() == LOSS) == (act != "makes"), line
+        other.close()
+        if interrupt is None:
+            break
+    assert line > 20
 
 
 COUNTS = {"release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 50.0}}

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
-from ...runtime.undo import on_error
 from .. import hash_chain
 from ..base import (
     TOTAL_BLOCK,
@@ -79,33 +78,37 @@ class SQLiteLedger:
 
     def __init__(self, path: str, terms: Terms | None = None, stream: str | None = None) -> None:
         self._attach(path, create=terms is not None)
-        with on_error(self.close):
+        try:
             _prepare([self], None if terms is None else [terms], stream)
+        except BaseException:  # not `on_error`, since an interrupt can hit that after all went well
+            self.close()
+            raise
 
     @classmethod
     def open_all(cls, path: str, streams: Sequence[Terms]) -> list[SQLiteLedger]:
         """Open several streams of one file, and add those that are absent, in one transaction: all or none."""
-        with ExitStack() as undo:
-            ledgers: list[SQLiteLedger] = []
+        ledgers: list[SQLiteLedger] = []
+        try:
             for _ in streams:
                 ledger = cls.__new__(cls)
                 ledger._attach(path, create=True, beside=ledgers[0] if ledgers else None)
-                undo.callback(ledger.close)
                 ledgers.append(ledger)
             if ledgers:
                 _prepare(ledgers, streams, None)
-            undo.pop_all()
-        return ledgers
+            return ledgers
+        except BaseException:
+            for ledger in ledgers:
+                ledger.close()
+            raise
 
     def _attach(self, path: str, *, create: bool, beside: SQLiteLedger | None = None) -> None:
         self.path = path
         self._pid = os.getpid()
-        self._stream = ""  # once it is ours
         if beside is None:
-            self._file = LedgerFile.share(path, create=create)
+            self._file = LedgerFile.share(path, self, create=create)
         else:
             self._file = beside._file
-            self._file.share_again()
+            self._file.share_again(self)
         self._closed = False
 
     @property
@@ -247,8 +250,8 @@ class SQLiteLedger:
     def close(self) -> None:
         if self._closed or self._pid != os.getpid():
             return
+        self._file.leave(self)
         self._closed = True
-        self._file.leave(self._stream)
 
     def __del__(self) -> None:
         if not self._closed:
@@ -318,8 +321,7 @@ class SQLiteLedger:
         self._tables, self.is_retired = tables, found.is_retired
         self.terms = tables.terms if not found.is_retired else replace(tables.terms, stream=name)
         self.salt = tables.salt
-        self._file.enter(name, self.path)
-        self._stream = name
+        self._file.enter(name, self, self.path)
         if not found.is_new:
             tables.check()
 
