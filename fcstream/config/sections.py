@@ -339,6 +339,9 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     spool_bytes: int = 2**30
     """Bytes that the spool may take. While it is full nothing is received; a message larger than half of it is
     rejected."""
+    quarantine: str | None = None
+    """Folder in which a process notes which messages it is decoding, so that one which ends it twice is rejected; each
+    process has its own. Left out: the spool, or beside a ledger of SQLite; with neither nothing is noted."""
     downtime: str = "0s"
     """For queues: windows wait, after a start or a lost connection, as long as the pause was, but not longer than
     this duration, and what comes meanwhile may be as old as the pause."""

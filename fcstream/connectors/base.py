@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -132,16 +131,6 @@ class LiveSource(Protocol):
 
     def close(self) -> None:
         """Close the source without committing anything; may be called again."""
-
-
-@runtime_checkable
-class QuarantiningSource(Protocol):
-    """A `LiveSource` of one partition that notes what is being decoded, and hands over a message at which its process
-    died twice as one that no format can read.
-    """
-
-    def decoding(self, first: int, stop: int) -> AbstractContextManager[None]:
-        """Note, until the end of the block, that the messages from `first` to before `stop` are being decoded."""
 
 
 @runtime_checkable
@@ -292,6 +281,10 @@ class PrefetchingSource(Protocol):
     """
 
     duplicates: int
+
+    @property
+    def torn(self) -> str | None:
+        """Return what was cut off when the store was opened, in a sentence; None if it was whole."""
 
     @property
     def stored_bytes(self) -> int:

@@ -1,98 +1,229 @@
-"""What a spool's process was decoding when it died, so that a message which ends it does not do so for ever."""
+"""What a process was decoding when it died, so that a message which ends it does not do so for ever."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import struct
+import threading
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ..runtime.disk import sync_folder
+from ..errors import ConfigError, SourceError
+from ..runtime.disk import lock_file, sync_folder
+from .base import Chunk
 
-LOG = logging.getLogger("fcstream.connectors.spool")
-_NOTE = struct.Struct("<QQQI")
+LOG = logging.getLogger("fcstream.connectors.quarantine")
+_HEAD = struct.Struct("<II")
+_NOTHING = bytes(_HEAD.size)
 FILES = ("decoding", "quarantine", "quarantine.new")
+
+
+class _Span(NamedTuple):
+    partition: str
+    first: int
+    last: int
+
+
+class _Turns:
+    """Lets a suspected message be decoded while no other stream of the process decodes, whose death it would explain."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._together = self._alone = 0  # streams that decode; those that do so alone, or wait to
+        self._is_alone = False
+
+    @contextmanager
+    def taken(self, *, alone: bool) -> Iterator[None]:
+        with self._change:
+            if alone:
+                self._alone += 1
+                self._change.wait_for(lambda: not self._together and not self._is_alone)
+                self._is_alone = True
+            else:
+                self._change.wait_for(lambda: not self._alone)
+                self._together += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                if alone:
+                    self._alone -= 1
+                    self._is_alone = False
+                else:
+                    self._together -= 1
+                self._change.notify_all()
+
+
+_TURNS = _Turns()
 
 
 class Quarantine:
     """Notes which messages are being decoded, and finds the one at which a process died twice.
 
     After a first death the messages that were being decoded are decoded one by one. The one that is being decoded at a
-    second death is in quarantine from then on.
+    second death is in quarantine from then on: it is rejected without being decoded.
 
     Parameters
     ----------
-    folder : Path
-        The spool's own; it is locked.
-    position : int
-        The first message that is still needed.
+    prefix : str, optional
+        How the paths of its files begin: ``PREFIXdecoding`` and ``PREFIXquarantine``. Left out: nothing is noted.
 
     Attributes
     ----------
-    suspects : range
-        Messages that are to be decoded one by one.
-    numbers : frozenset of int
-        Messages in quarantine.
+    found : int
+        Number of messages in quarantine.
 
     Notes
     -----
-    The note survives the process and not the machine, whose death no message explains, so no fsync is needed.
+    The note survives the process and not the machine, whose death no message explains, so no fsync is needed. A message
+    is known by its partition, its offset and its content.
     """
 
-    def __init__(self, folder: Path, position: int) -> None:
-        self._path = folder / "quarantine"
-        self._file = os.open(folder / "decoding", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.suspects = range(0)
-        known = self._path.read_text().split() if self._path.exists() else []
-        self.numbers = frozenset(int(each) for each in known if each.isdecimal() and int(each) >= position)
-        note = os.pread(self._file, _NOTE.size, 0)
-        if len(note) == _NOTE.size and zlib.crc32(note[:-4]) == _NOTE.unpack(note)[3]:
-            first, stop, deaths, _ = _NOTE.unpack(note)
-            if deaths and stop - first == 1:
-                self._keep(first)
-            elif stop > first:
-                self.suspects = range(first, stop)
-        self._note(0, 0, 0)
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix, self._file = prefix, -1
+        self._suspects: list[_Span] = []
+        self._held: dict[tuple[str, int], str] = {}
+
+    @property
+    def found(self) -> int:
+        return len(self._held)
+
+    def open(self) -> None:
+        """Read what an earlier process noted; does nothing if that was done.
+
+        Raises
+        ------
+        ConfigError
+            Another process uses the files.
+        SourceError
+            They cannot be read or written.
+        """
+        if self._prefix is None or self._file >= 0:
+            return
+        try:
+            os.makedirs(os.path.dirname(self._prefix) or ".", 0o700, exist_ok=True)
+            self._file = os.open(f"{self._prefix}decoding", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock_file(self._file)
+            self._read()
+        except BlockingIOError:
+            self.close()
+            raise ConfigError(
+                f"must be another one for each process, {self._prefix}decoding is in use", "source.quarantine"
+            ) from None
+        except OSError as error:
+            self.close()
+            raise SourceError(f"{self._prefix}decoding cannot be used: {error.strerror}") from None
+
+    def apart(self, chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+        """Divide messages, in their order, into those to decode together; one that is suspected or held is alone."""
+        if not self._suspects and not self._held:
+            return [list(chunks)] if chunks else []
+        groups: list[list[Chunk]] = [[]]
+        for chunk in chunks:
+            start = 0
+            for i, offset in enumerate(map(int, chunk.offsets)):
+                if self._is_suspect(chunk.partition, offset) or (chunk.partition, offset) in self._held:
+                    groups[-1].append(chunk.part(start, i))
+                    groups += [[chunk.part(i, i + 1)], []]
+                    start = i + 1
+            groups[-1].append(chunk.part(start, len(chunk.offsets)))
+        return [some for group in groups if (some := [chunk for chunk in group if len(chunk.offsets)])]
+
+    def holds(self, chunks: Sequence[Chunk]) -> bool:
+        """Return whether these are one message in quarantine."""
+        if not self._held or len(chunks) > 1 or len(chunks[0].offsets) > 1:
+            return False
+        (chunk,) = chunks
+        return self._held.get((chunk.partition, int(chunk.offsets[0]))) == _digest(chunk.bodies[0])
 
     @contextmanager
-    def decoding(self, first: int, stop: int) -> Iterator[None]:
-        """Note that the messages from `first` to before `stop` are being decoded, until the end of the block."""
-        self._note(first, stop, int(first in self.suspects))
-        try:
+    def decoding(self, chunks: Sequence[Chunk]) -> Iterator[None]:
+        """Note, until the end of the block, that messages are being decoded."""
+        if self._file < 0:
             yield
-        finally:
-            self._note(0, 0, 0)
-            if stop >= self.suspects.stop:
-                self.suspects = range(0)
+            return
+        spans = [_Span(chunk.partition, int(chunk.offsets[0]), int(chunk.offsets[-1])) for chunk in chunks]
+        again = len(spans) == 1 and spans[0].first == spans[0].last and self._is_suspect(*spans[0][:2])
+        note = json.dumps([spans, _digest(chunks[0].bodies[0]) if again else ""]).encode()
+        with _TURNS.taken(alone=again):
+            os.pwrite(self._file, _HEAD.pack(len(note), zlib.crc32(note)) + note, 0)
+            try:
+                yield
+            finally:
+                os.pwrite(self._file, _NOTHING, 0)
+                if self._suspects:
+                    self._clear(spans)
 
-    def room(self, number: int) -> int | None:
-        """Return how many messages from this one on may be decoded together; None for any number."""
-        if number in self.suspects:
-            return 1
-        return self.suspects.start - number if number < self.suspects.start else None
+    def forget(self, positions: Mapping[str, int]) -> None:
+        """Forget messages that no restart reads again."""
+        old = [at for at in self._held if at[1] < positions.get(at[0], 0)]
+        if old:
+            for at in old:
+                del self._held[at]
+            self._write()
 
     def close(self) -> None:
-        os.close(self._file)
+        """Close the files; may be called again."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
-    def _note(self, *numbers: int) -> None:
-        note = struct.pack("<QQQ", *numbers)
-        os.pwrite(self._file, note + struct.pack("<I", zlib.crc32(note)), 0)
+    def _is_suspect(self, partition: str, offset: int) -> bool:
+        return any(name == partition and first <= offset <= last for name, first, last in self._suspects)
 
-    def _keep(self, number: int) -> None:
-        self.numbers |= {number}
-        path = self._path.with_suffix(".new")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write("".join(f"{each}\n" for each in sorted(self.numbers)))
+    def _clear(self, spans: Sequence[_Span]) -> None:
+        """Suspect no longer what was decoded."""
+        done = {span.partition: span.last for span in spans}
+        self._suspects = [each for each in self._suspects if done.get(each.partition, -1) < each.last]
+
+    def _read(self) -> None:
+        with suppress(FileNotFoundError, ValueError, TypeError):
+            listed = json.loads(Path(f"{self._prefix}quarantine").read_bytes())
+            self._held = {(str(partition), int(offset)): str(digest) for partition, offset, digest in listed}
+        spans, digest = self._noted()
+        if digest:
+            self._held[spans[0].partition, spans[0].first] = digest
+            self._write()
+            LOG.error(
+                "message %d of %s was being decoded when the process died twice: it is rejected (broken_record), and "
+                "tell whoever sends it; a restart knows it by %squarantine",
+                spans[0].first,
+                spans[0].partition,
+                self._prefix,
+            )
+        elif spans:
+            self._suspects = spans
+            LOG.warning(
+                "the process died while it decoded messages: those from %s on are decoded one by one",
+                ", ".join(f"{span.first} of {span.partition}" for span in spans),
+            )
+        os.pwrite(self._file, _NOTHING, 0)
+
+    def _noted(self) -> tuple[list[_Span], str]:
+        found: Any = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        with suppress(struct.error, ValueError, TypeError):
+            size, crc = _HEAD.unpack_from(found)
+            note = found[_HEAD.size : _HEAD.size + size]
+            if size and len(note) == size and zlib.crc32(note) == crc:
+                spans, digest = json.loads(note)
+                return [_Span(*span) for span in spans], digest
+        return [], ""
+
+    def _write(self) -> None:
+        path = f"{self._prefix}quarantine"
+        with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump([[*at, digest] for at, digest in self._held.items()], file)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(path, self._path)
-        sync_folder(self._path.parent)
-        LOG.error(
-            "message %d of %s was being decoded when the process died twice: it is rejected (broken_record), and "
-            "tell whoever sends it; it stays in the spool until its windows are sealed",
-            number,
-            self._path.parent,
-        )
+        os.rename(f"{path}.new", path)
+        sync_folder(os.path.dirname(path) or ".")
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()

@@ -38,7 +38,7 @@ import numpy as np
 from ..errors import ConfigError, SourceError
 from ..runtime.disk import lock_file, sync_folder
 from ..runtime.undo import on_error
-from .quarantine import FILES, Quarantine
+from .quarantine import FILES
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
@@ -47,7 +47,7 @@ messages.
 """
 MIN_BYTES = 1 << 20
 UNREADABLE = b"\xc1"
-"""Stands for a message that is too large, or in quarantine: it is not text, and MessagePack never uses this byte."""
+"""Stands for a message that is too large: it is not text, and MessagePack never uses this byte."""
 _LARGE = 2048  # bytes; below it, one copy costs less than many pieces
 _PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that fit a processor's cache; parts that a system writes at once
 ID_BYTES = 16
@@ -112,6 +112,8 @@ class Spool:
     ----------
     position, end : int
         The first record that a restart needs; the number that the next record gets.
+    torn : str or None
+        What was cut off at the end of its files when it was opened, and what that means.
     alive_ms : int or None
         When a process last had the spool open before, in Unix milliseconds; None if none had, or that is not known.
     is_full : bool
@@ -141,6 +143,7 @@ class Spool:
         self._clock = clock
         self._receipt_ms = 0
         self.alive_ms: int | None = None
+        self.torn: str | None = None
         self._memory = MEMORY if memory is None else memory
         self._ids: OrderedDict[bytes, None] = OrderedDict()
         self._sizes: dict[int, int] = {}  # bytes of a segment by its first record, ascending
@@ -148,11 +151,9 @@ class Spool:
         # The record with which the next frame begins, and the frames from there on.
         self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (-1, iter(()))
         self._fds: dict[str, int] = {}
-        self.quarantine: Quarantine | None = None
         with on_error(self.close), self._telling("opened"):
             self._claim()
             self._recover()
-            self.quarantine = Quarantine(self.folder, self.position)
 
     @property
     def stored_bytes(self) -> int:
@@ -250,14 +251,7 @@ class Spool:
                 after, rows = next(frames if at == number else (frames := self._frames(number)))
             self._next_frame = (after, frames)
         skip = number - rows.first
-        found = rows.part(skip) if skip else rows
-        bad = [] if self.quarantine is None else self.quarantine.numbers
-        for each in bad:
-            if number <= each < number + len(found.bodies):
-                bodies = found.bodies.copy()
-                bodies[each - number] = UNREADABLE
-                found = found._replace(bodies=bodies)
-        return found
+        return rows.part(skip) if skip else rows
 
     def commit(self, number: int) -> None:
         """Note durably that a restart reads from this record on, and delete what is not needed; the position never goes
@@ -291,9 +285,6 @@ class Spool:
     def close(self) -> None:
         """Close the spool; may be called again."""
         self._next_frame = (-1, iter(()))
-        if self.quarantine is not None:
-            self.quarantine.close()
-            self.quarantine = None
         for name in list(self._fds):
             os.close(self._fds.pop(name))
 
@@ -347,6 +338,7 @@ class Spool:
             whole = not self._sizes or self._scan(next(reversed(self._sizes)))
             if not whole or self.end != begun:
                 raise self._damaged(begun)
+            self._tell_torn(self._path(begun), 0, os.path.getsize(self._path(begun)))
             os.unlink(self._path(begun))
         if not first <= self.position <= self.end:
             raise SourceError(
@@ -374,10 +366,18 @@ class Spool:
             return False
         self._fds["last"] = os.open(self._path(last), os.O_RDWR | os.O_CLOEXEC)
         if sound < self._sizes[last]:
+            self._tell_torn(self._path(last), sound, self._sizes[last])
             os.ftruncate(self._fds["last"], sound)
             os.fsync(self._fds["last"])
             self._sizes[last] = sound
         return True
+
+    def _tell_torn(self, path: Path, start: int, stop: int) -> None:
+        self.torn = (
+            f"bytes {start} to {stop} of {path} were no whole entry and are cut off: a process that died while it wrote"
+            " them had acknowledged none of their messages, which are sent again; if none died, the disk has lost data"
+        )
+        LOG.warning("%s", self.torn)
 
     def _damaged(self, segment: int) -> SourceError:
         return SourceError(

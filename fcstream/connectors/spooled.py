@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from itertools import chain, repeat
 
 import numpy as np
@@ -127,9 +127,6 @@ class SpooledSource:
             self._pull(max_messages, 0.0)
         pieces: list[SpooledRecords] = []
         room, size, start = max_messages, 0, self._next
-        quarantine = self._spool.quarantine
-        together = None if quarantine is None else quarantine.room(self._next)
-        room = room if together is None else min(room, together)
         while room > 0 and size < POLL_BYTES and self._next < self._spool.end:
             rows = self._spool.read(self._next)
             pieces.append(rows.part(0, room))
@@ -148,10 +145,9 @@ class SpooledSource:
             envelopes = list(map(Envelope.unpacked, packed))
         return [Chunk("spool", np.arange(start, self._next), timestamps, bodies, receipts, envelopes)]
 
-    def decoding(self, first: int, stop: int) -> AbstractContextManager[None]:
-        """See `QuarantiningSource`."""
-        quarantine = self._spool.quarantine
-        return nullcontext() if quarantine is None else quarantine.decoding(first, stop)
+    @property
+    def torn(self) -> str | None:
+        return self._spool.torn
 
     @property
     def stored_bytes(self) -> int:

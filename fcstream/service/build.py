@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
 from ..connectors import check_asked, is_queue, message_decoder, open_dead_letter, open_live, open_sink
-from ..connectors.base import AckSource, DecodingQueue, GroupedSource, LiveSource, PushQueue
+from ..connectors.base import AckSource, DecodingQueue, GroupedSource, LiveSource, PushQueue, shortened
 from ..connectors.dead_letters import QueuedDeadLetters
 from ..connectors.files import DeadLetters
 from ..connectors.partitioners import partition_of
+from ..connectors.quarantine import Quarantine
 from ..connectors.retry import close_quietly
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
@@ -21,6 +24,7 @@ from ..engine.opening import open_engine
 from ..errors import ConfigError
 from ..formats.batch import Rejection
 from ..formats.envelopes import NO_FIELDS, AskedFields
+from ..ledgers import check_scheme
 from ..runtime.undo import on_error
 from .checking import check_pipe
 from .context import SessionContext
@@ -54,6 +58,7 @@ def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
             openers.decoder,
             now_ms,
             None if partitioner is None else partial(partition_of, partitioner),
+            quarantine=Quarantine(quarantine_prefix(config)),
         ),
         config.job.keys,
         openers.lease,
@@ -148,6 +153,20 @@ class StreamOpeners:
 def _open_sink(config: Config) -> Sink:
     assert config.sink is not None
     return open_sink(config.sink.url)
+
+
+def quarantine_prefix(config: Config) -> str | None:
+    """Return how the paths of a stream's `Quarantine` begin; None if nothing names a place for them."""
+    source, ledger = config.source, config.ledger
+    assert source is not None
+    assert ledger is not None
+    if is_queue(source.url) and source.spool is not None:
+        return os.path.join(source.spool, "")
+    scheme, location = check_scheme(ledger.url)
+    name = shortened(quote(config.stream.name, safe=""), 64)
+    if source.quarantine is not None:
+        return os.path.join(source.quarantine, f"{name}-")
+    return f"{os.path.realpath(location)}-{name}-" if scheme == "sqlite" else None
 
 
 class DeadLetterWriter:

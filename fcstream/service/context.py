@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..connectors.quarantine import Quarantine
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..formats.decoders import LineDecoder
@@ -100,6 +101,7 @@ class SessionContext:
         Set when the session is to end, because the service stops or another session is to begin.
     health : Health
     gaps : IncompleteWindows
+    quarantine : Quarantine
     """
 
     decoder: LineDecoder
@@ -110,3 +112,4 @@ class SessionContext:
     ending: threading.Event = field(default_factory=threading.Event)
     health: Health = field(default_factory=Health)
     gaps: IncompleteWindows = field(default_factory=IncompleteWindows)
+    quarantine: Quarantine = field(default_factory=Quarantine)

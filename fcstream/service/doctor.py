@@ -45,6 +45,7 @@ from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
 from ..runtime.words import duration, many, were
+from .build import quarantine_prefix
 from .checking import check_pipe
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
@@ -77,6 +78,7 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         ("source", _source),
         ("schemas", _schemas),
         ("spool", _spool),
+        ("quarantine", _quarantine),
         ("sink", _sink),
         ("dead letters", _dead_letters),
         ("ledger", _ledger),
@@ -198,6 +200,17 @@ def _spool(checkup: Checkup, config: Config, job: Job) -> None:
         checkup.warn("spool", text, "make room, or lower source.spool_bytes: a full disk stops the stream")
     else:
         checkup.ok("spool", text)
+
+
+def _quarantine(checkup: Checkup, config: Config, job: Job) -> None:
+    if config.source is None or config.ledger is None or not is_live(config.source.url):
+        return
+    prefix = quarantine_prefix(config)
+    if prefix is None:
+        text = "a message that ends the process ends it for ever: no place is known for a note of it"
+        checkup.warn("quarantine", text, "name a folder of this process alone: source.quarantine")
+    elif os.path.exists(f"{prefix}quarantine"):
+        checkup.ok("quarantine", f"{prefix}quarantine lists the messages at which the process died twice")
 
 
 def _spool_files(checkup: Checkup, folder: str) -> int:

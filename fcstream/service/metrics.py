@@ -228,16 +228,18 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
     refused = _counter(core, "bodies_refused", "Bodies that a receiver refused; exact, not private", "reason")
     rejected = _counter(core, "rejected", "Records that were not taken; exact, not private", "reason")
     spool = _gauge(core, "spool_bytes", "Size of the spool; exact, not private")
+    held = _gauge(core, "quarantined", "Messages at which the process died twice; exact, not private")
     lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter reports; exact, not private")
     for each in watched:
         lost.add_metric([each.stream], each.service.lost_dead_letters())
+        held.add_metric([each.stream], each.service.quarantined)
         if each.service.counters.spool_bytes is not None:
             spool.add_metric([each.stream], each.service.counters.spool_bytes)
         for name, family in families.items():
             family.add_metric([each.stream], getattr(each.service.counters, name))
         _by_label(rejected, each.stream, each.service.counters.rejected)
         _by_label(refused, each.stream, each.service.counters.bodies_refused)
-    yield from (*families.values(), rejected, refused, lost, spool)
+    yield from (*families.values(), rejected, refused, lost, held, spool)
 
 
 def _counter(core: Any, name: str, text: str, *labels: str) -> Any:

@@ -15,12 +15,12 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, QuarantiningSource, RefusingSource
+from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, RefusingSource
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError
-from ..formats.batch import Batch
+from ..formats.batch import Batch, Rejection
 from ..formats.envelopes import NOTHING, Envelope
 from ..formats.payloads import read_messages
 from ..runtime.waiting import calling
@@ -35,6 +35,9 @@ _SLICE_BYTES = 1 << 20
 """Most bytes of messages that are decoded together."""
 _POSITION = (1 << 63) - 1
 _SILENCE_S = 1.0
+_IN_QUARANTINE = (
+    "a message at which the process died twice is rejected (broken_record): the log and a dead letter tell it"
+)
 
 
 class _PartitionProgress:
@@ -117,12 +120,17 @@ class Session:
         self._heard = time.monotonic()  # when the source last showed that it is alive
         self._keeping = source if isinstance(source, PrefetchingSource) else None
         self._dropped = 0 if self._keeping is None else self._keeping.duplicates
-        self._quarantining = source if isinstance(source, QuarantiningSource) else None
+        self._quarantine = context.quarantine
         self._left: deque[list[Chunk]] = deque()  # was polled, and is not counted yet
         self._incomplete = -1  # last window that may lack messages
 
     def start(self) -> None:
         """Publish what an earlier session sealed and may not have published."""
+        self._quarantine.open()
+        if self._quarantine.found:
+            self._context.health.warnings["quarantine"] = _IN_QUARANTINE
+        if self._keeping is not None and self._keeping.torn is not None:
+            self._context.health.warnings["spool"] = self._keeping.torn
         self._publisher.left_over()
         self.engine.begin(self._time.now_ms())
 
@@ -173,6 +181,7 @@ class Session:
             with calling("source"):
                 self._source.commit(positions)
             self._committed |= positions
+            self._quarantine.forget(positions)
 
     @property
     def _is_catching_up(self) -> bool:
@@ -203,7 +212,8 @@ class Session:
         self._time.observe([chunk for chunk in polled if len(chunk.offsets)])
         # the keys that may come depend on the partition
         apart = [polled] if self._assigned_keys is None else [[chunk] for chunk in polled]
-        self._left += chain.from_iterable(map(_slices, apart))
+        for chunks in apart:
+            self._left += chain.from_iterable(map(_slices, self._quarantine.apart(chunks)))
 
     def _count_some(self) -> None:
         """Count some of the messages that were polled, so few that a service which is to end does so soon."""
@@ -211,11 +221,8 @@ class Session:
         chunks = [chunk for chunk in chunks if len(chunk.offsets)]
         if not chunks:
             return
-        if self._quarantining is None:
+        with self._quarantine.decoding(chunks):
             self._count_chunks(chunks)
-        else:
-            with self._quarantining.decoding(int(chunks[0].offsets[0]), int(chunks[-1].offsets[-1]) + 1):
-                self._count_chunks(chunks)
 
     def _check_silence(self, is_heard: bool) -> None:
         """Ask a source that brings nothing whether it is alive, because many clients wait without an error."""
@@ -269,7 +276,11 @@ class Session:
         envelopes: Sequence[Envelope] = ()
         if self._asked:
             envelopes = [one for each in chunks for one in each.envelopes or repeat(NOTHING, len(each.offsets))]
-        batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies, envelopes)
+        if self._quarantine.holds(chunks):
+            batch, arrivals, messages = read_messages(self._decoder, offsets[:0], timestamps[:0], [])
+            batch.rejections.append(Rejection("broken_record", int(offsets[0])))
+        else:
+            batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies, envelopes)
         # A record of a message that may have waited counts as arrived when it was measured, as far as that is possible.
         arrivals = np.clip(batch.times_ms, arrivals, np.concatenate([chunk.latest_ms for chunk in chunks])[messages])
         arrivals = self._bounded(arrivals, batch.times_ms)

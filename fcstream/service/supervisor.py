@@ -147,6 +147,11 @@ class Supervisor:
         return dict(self._health.warnings)
 
     @property
+    def quarantined(self) -> int:
+        """Number of messages in quarantine; exact, not private."""
+        return self._context.quarantine.found
+
+    @property
     def gaps(self) -> IncompleteWindows:
         """The messages that the broker dropped before they were read."""
         return self._context.gaps
@@ -186,6 +191,7 @@ class Supervisor:
                     self._serve(on_step)
                 finally:
                     self._close_kept()
+                    self._context.quarantine.close()
         finally:
             self.has_ended = True
 

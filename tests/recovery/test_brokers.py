@@ -198,3 +198,88 @@ class Run:
             ledger = SQLiteLedger(str(self.folder / "ledger.db"), stream=name)
             assert ledger.verify() == 1 + 3 * len(releases)  # which window was the first is a row, too
             ledger.close()
+
+
+DEADLY = """
+import os, sys
+from fcstream.cli import main
+from fcstream.service import session
+whole = session.read_messages
+def read_messages(decoder, offsets, times, bodies, envelopes=()):
+    if any(b"deadly" in body for body in bodies):
+        os.abort()
+    return whole(decoder, offsets, times, bodies, envelopes)
+session.read_messages = read_messages
+sys.exit(main(["run", *sys.argv[1:]]))
+"""
+
+
+class Deaths(Run):
+    """One process for all brokers, which dies of one message of each."""
+
+    def __init__(self, places, folder):
+        super().__init__(places, folder, 3600)
+        self.count = 0
+        for name in places.urls:
+            path = self.folder / f"{name}.toml"
+            text, _, listen = path.read_text().partition("[service]\n")
+            letters = f'[dead_letter]\nurl = "jsonl:{name}.letters"\n'
+            path.write_text(f"{text}{letters}[service]\ncounters = true\n{listen}")
+
+    def _start(self):
+        with (self.folder / "log").open("ab") as log:
+            command = [sys.executable, "-c", DEADLY, *(f"{name}.toml" for name in self.places.urls)]
+            return subprocess.Popen(command, cwd=self.folder, stderr=log)
+
+    def _send_to_all(self, note, n):
+        for _ in range(n):
+            body = json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0, "note": note}).encode()
+            for put in self.places.sends.values():
+                put(secrets.token_hex(8), body)
+
+    def _get(self, path):
+        with contextlib.suppress(OSError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=20).read().decode()
+        return ""
+
+    def _wanted(self):
+        for name in self.places.urls:
+            where, wrong = f'stream="{name}"', 2.0 if name == "kafka" else 1.0
+            yield f"fcstream_records_total{{{where}}} 25.0"
+            yield f"fcstream_quarantined{{{where}}} 1.0"
+            yield f'fcstream_rejected_total{{reason="broken_record",{where}}} {wrong}'
+
+    def go(self):
+        process = self._start()
+        try:
+            wait_until_ready(process, self.port)
+            self._send_to_all("good", 20)
+            self._send_to_all("deadly", 1)
+            self._send_to_all("good", 5)
+            deadline, missing = time.monotonic() + 900, ["all"]
+            while missing and time.monotonic() < deadline:
+                if process.poll() is not None:
+                    self.count += 1
+                    process = self._start()
+                text = self._get("metrics")
+                missing = [each for each in self._wanted() if each not in text]
+                time.sleep(0.2)
+            assert not missing, (missing, (self.folder / "log").read_text())
+            assert self._get("ready").count("a message at which the process died twice") == len(self.places.urls)
+            process.terminate()
+            assert process.wait(120) == 0
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_message_of_each_broker_that_ends_the_process_ends_it_twice_at_most(places, tmp_path):
+    run = Deaths(places, tmp_path / "run")
+    run.go()
+    assert 2 <= run.count <= 2 * len(places.urls)
+    assert (run.folder / "log").read_text().count("when the process died twice") == len(places.urls)
+    for name in places.urls:
+        letters = [json.loads(line) for line in (run.folder / f"{name}.letters").read_text().splitlines()]
+        assert "broken_record" in [each["reason"] for each in letters], name

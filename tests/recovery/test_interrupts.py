@@ -13,7 +13,7 @@ from fcstream import Engine, KeyedEngine
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.engine import closing, engine, keyed, outbox, progress, records, together
 from fcstream.errors import EngineClosed
-from fcstream.ledgers import files, open_reader, rollback_guard
+from fcstream.ledgers import fence, files, open_reader, rollback_guard
 from fcstream.ledgers.base import Request, Terms
 from fcstream.ledgers.sqlite import ledger as sqlite
 from fcstream.ledgers.sqlite import listing, opening, tables
@@ -22,7 +22,7 @@ from fcstream.testing import window
 
 TERMS = Terms("s", "event", PrivacyLoss.cap(2, 1e-6), "specification")
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
-LEDGER = {str(Path(module.__file__)) for module in (contextlib, files, sqlite, undo)}
+LEDGER = {str(Path(module.__file__)) for module in (contextlib, fence, files, sqlite, undo)}
 ENGINE = {str(Path(module.__file__)) for module in (closing, engine, outbox, progress, records)}
 KEYED = {str(Path(module.__file__)) for module in (keyed, together, engine, outbox)}
 

@@ -2,30 +2,38 @@
 
 import os
 import random
+from threading import Event, Thread
 
+import numpy as np
 import pytest
 
+from fcstream.connectors.base import Chunk
 from fcstream.connectors.quarantine import Quarantine
-from fcstream.connectors.spool import UNREADABLE, Spool
-
-MIB = 1 << 20
+from fcstream.errors import ConfigError
 
 
-def life(folder, deadly):
-    """Read all messages in a process of its own that dies at some; returns what it decoded last, or None if it died."""
+def chunk(partition, offsets, bodies=None):
+    offsets = np.array(list(offsets), object if max(offsets) > 2**63 else np.int64)
+    bodies = bodies or [b"%s %d" % (partition.encode(), each) for each in offsets]
+    return Chunk(partition, offsets, np.zeros(len(offsets), np.int64), bodies)
+
+
+def life(prefix, chunks, deadly):
+    """Read all messages in a process of its own that dies at some; returns what it decoded, or None if it died."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        spool, found = Spool(folder, MIB), []
-        at = spool.position
-        while at < spool.end:
-            bodies = spool.read(at).bodies[: spool.quarantine.room(at)]
-            with spool.quarantine.decoding(at, at + len(bodies)):
-                for body in bodies:
+        quarantine, found = Quarantine(prefix), []
+        quarantine.open()
+        for some in quarantine.apart(chunks):
+            with quarantine.decoding(some):
+                if quarantine.holds(some):
+                    found.append(b"rejected")
+                    continue
+                for body in (body for each in some for body in each.bodies):
                     if body in deadly:
                         os._exit(9)
                     found.append(body)
-            at += len(bodies)
         os.write(write, b"\n".join(found))
         os._exit(0)
     os.close(write)
@@ -34,57 +42,94 @@ def life(folder, deadly):
     return found if os.waitpid(child, 0)[1] == 0 else None
 
 
-@pytest.mark.parametrize("deadly", [[3], [0], [9], [2, 7], []])
+CHUNKS = [chunk("a", range(5, 9)), chunk("b", [2**70, 2**70 + 2]), chunk("c/d", [0])]
+BODIES = [body for each in CHUNKS for body in each.bodies]
+
+
+@pytest.mark.parametrize("deadly", [[3], [0], [6], [5], [2, 4], []])
 def test_what_kills_twice_is_left_out(tmp_path, deadly):
-    bodies = [b"message %d" % i for i in range(10)]
-    spool = Spool(tmp_path / "spool", MIB)
-    spool.append(bodies[:6])
-    spool.append(bodies[6:])
-    spool.close()
-    poison = {bodies[i] for i in deadly}
+    prefix, poison = f"{tmp_path}/new/s-", {BODIES[i] for i in deadly}
     for _ in range(2 * len(deadly)):
-        assert life(tmp_path / "spool", poison) is None
-    wanted = [UNREADABLE if body in poison else body for body in bodies]
-    assert life(tmp_path / "spool", poison) == wanted
-    assert life(tmp_path / "spool", poison) == wanted  # until the position has passed it
-    spool = Spool(tmp_path / "spool", MIB)
-    assert spool.quarantine.numbers == set(deadly)
-    spool.commit(10)
-    spool.close()
-    spool = Spool(tmp_path / "spool", MIB)
-    assert not spool.quarantine.numbers
-    spool.close()
+        assert life(prefix, CHUNKS, poison) is None
+    wanted = [b"rejected" if body in poison else body for body in BODIES]
+    assert life(prefix, CHUNKS, poison) == wanted
+    assert life(prefix, CHUNKS, poison) == wanted  # until the position has passed it
+    quarantine = Quarantine(prefix)
+    quarantine.open()
+    assert quarantine.found == len(deadly)
+    quarantine.forget({"a": 9, "b": 2**70 + 3, "c/d": 1})
+    quarantine.close()
+    assert [each for each in life(prefix, CHUNKS, {}) if each == b"rejected"] == []
+
+
+def test_another_message_at_the_same_place_is_not_rejected(tmp_path):
+    prefix, one = f"{tmp_path}/", [chunk("a", [3], [b"deadly"])]
+    assert [life(prefix, one, {b"deadly"}) for _ in range(3)] == [None, None, [b"rejected"]]
+    assert life(prefix, [chunk("a", [3], [b"of a stream made anew"])], {}) == [b"of a stream made anew"]
 
 
 def test_a_death_elsewhere_blames_nobody(tmp_path):
-    spool = Spool(tmp_path / "spool", MIB)
-    spool.append([b"a", b"b"])
-    spool.close()
     for _ in range(5):
-        spool = Spool(tmp_path / "spool", MIB)
-        with spool.quarantine.decoding(0, 1), pytest.raises(ValueError, match="no death"):
+        quarantine = Quarantine(f"{tmp_path}/")
+        quarantine.open()
+        assert quarantine.apart(CHUNKS) == [CHUNKS]
+        with pytest.raises(ValueError, match="no death"), quarantine.decoding(CHUNKS):
             raise ValueError("no death")
-        assert not spool.quarantine.suspects
-        assert spool.read(0).bodies == [b"a", b"b"]
-        spool.close()
-
-
-def test_one_death_rejects_nothing(tmp_path):
-    for first, stop in ((0, 1), (0, 10)):
-        folder = tmp_path / str(stop)
-        folder.mkdir()
-        Quarantine(folder, 0)._note(first, stop, 0)
-        found = Quarantine(folder, 0)
-        assert (found.suspects, found.numbers) == (range(first, stop), frozenset())
-        assert [found.room(at) for at in (stop - 1, stop)] == [1, None]
+        quarantine.close()
 
 
 def test_damaged_notes_are_no_notes(tmp_path):
     rng = random.Random(1)
-    for _ in range(200):
+    for i in range(200):
         (tmp_path / "decoding").write_bytes(rng.randbytes(rng.randrange(40)))
-        (tmp_path / "quarantine").write_bytes(b"7\nx\n-1\n99999999999\n3")
-        found = Quarantine(tmp_path, 5)
-        assert not found.suspects
-        assert found.numbers == {7, 99999999999}
-        found.close()
+        (tmp_path / "quarantine").write_bytes([b"7\nx", b"[7]", b'[["a", 1]]', b"[[]"][i % 4])
+        quarantine = Quarantine(f"{tmp_path}/")
+        quarantine.open()
+        assert quarantine.apart(CHUNKS) == [CHUNKS]
+        quarantine.close()
+
+
+def test_two_processes_do_not_share_the_note(tmp_path):
+    one, two = Quarantine(f"{tmp_path}/"), Quarantine(f"{tmp_path}/")
+    one.open()
+    one.open()
+    with pytest.raises(ConfigError, match="is in use"):
+        two.open()
+    one.close()
+    two.open()
+    two.close()
+
+
+def test_without_a_place_nothing_is_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quarantine = Quarantine()
+    quarantine.open()
+    with quarantine.decoding(CHUNKS):
+        assert not quarantine.holds(CHUNKS)
+    assert os.listdir() == []
+
+
+def test_a_suspected_message_is_decoded_while_no_other_stream_decodes(tmp_path):
+    """Otherwise it would be blamed for a death that a message of another stream causes."""
+    assert life(f"{tmp_path}/s-", [chunk("a", [1])], {b"a 1"}) is None
+    suspicious, other, begun, seen = Quarantine(f"{tmp_path}/s-"), Quarantine(f"{tmp_path}/o-"), Event(), []
+    suspicious.open()
+    other.open()
+
+    def decode():
+        begun.set()
+        with suspicious.decoding([chunk("a", [1])]):
+            seen.append("suspected")
+
+    with other.decoding(CHUNKS):
+        thread = Thread(target=decode)
+        thread.start()
+        begun.wait()
+        thread.join(0.2)
+        seen.append("other")
+    thread.join()
+    assert seen == ["other", "suspected"]
+    with other.decoding(CHUNKS):
+        pass
+    suspicious.close()
+    other.close()

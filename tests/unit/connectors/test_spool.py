@@ -57,7 +57,6 @@ def test_modes_and_files(tmp_path):
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in spool.folder.iterdir()} == {
         "lock": 0o600,
         "position": 0o600,
-        "decoding": 0o600,
         f"{0:020d}.rows": 0o600,
     }
     spool.close()
@@ -145,6 +144,10 @@ def test_torn_at_every_byte_of_the_last_batch(tmp_path):
             spool = Spool(folder, MIB)
             assert [body for *_, body in contents(spool)] == [b"one", b"two"]
             assert segments(folder)[0].stat().st_size == before
+            if cut + len(tail) == before:
+                assert spool.torn is None
+            else:
+                assert f"bytes {before} to {cut + len(tail)} of {segments(folder)[0]}" in spool.torn
             spool.append([b"three"])
             assert contents(spool)[-1][::2] == (2, b"three")
             spool.close()
@@ -163,6 +166,7 @@ def test_torn_while_a_segment_is_begun(tmp_path):
         segments(folder)[-1].write_bytes(data[:cut])
         spool = Spool(folder, MIB, 600)
         assert spool.end == 2
+        assert f"bytes 0 to {cut} of " in spool.torn
         spool.append([b"again"])
         assert contents(spool)[-1][::2] == (2, b"again")
         spool.close()

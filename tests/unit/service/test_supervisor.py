@@ -57,6 +57,7 @@ class WatchedSource(LogSource):
     """Notes for what the stream says that it waits while each of its methods runs."""
 
     duplicates = stored_bytes = 0
+    torn = None
     is_catching_up = False
 
     def __init__(self, log, about):
