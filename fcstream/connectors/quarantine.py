@@ -31,7 +31,7 @@ class _Span(NamedTuple):
 
 
 class _Turns:
-    """Lets a suspected message be decoded while no other stream of the process decodes, whose death it would explain."""
+    """Lets a suspected message be decoded while no other stream decodes, or it could be blamed for that one's."""
 
     def __init__(self) -> None:
         self._change = threading.Condition()
