@@ -6,10 +6,10 @@ what they share (URLs, TLS, retries, the spool, dead letters). What is inside a 
 
 Files: `sources`, `sinks` (what every source and sink promises), `base` (what live sources promise besides), `registry`
 (which class serves a scheme), `probes` (what ``fcstream doctor`` asks), `urls`, `tls`, `retry`, `broker_connection` and
-`client_loop` (what connections share), `spool` (messages kept on disk), `spooled` and `pushed` (sources that read
-through it, from a broker or from senders who wait), `partitioners`, `dead_letters`, `files` (lines), `table_files`
-(columns), `csv_tables`, `parquet_parts`, `line_protocol`, `libraries`, and a folder for each broker, database or
-protocol.
+`client_loop` (what connections share), `spool` (messages kept on disk), `spooled`, `received` and `pushed` (sources
+that read through it, from a broker, from one that drops what nobody receives, or from senders who wait),
+`partitioners`, `dead_letters`, `files` (lines), `table_files` (columns), `csv_tables`, `parquet_parts`,
+`line_protocol`, `libraries`, and a folder for each broker, database or protocol.
 
 A connector of another package is found by its scheme through the entry points ``fcstream.sources``, ``fcstream.queues``
 (sources whose broker forgets what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first three name a

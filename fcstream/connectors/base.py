@@ -417,6 +417,28 @@ class EndingSource(Protocol):
 
 
 @runtime_checkable
+class ImpatientQueue(Protocol):
+    """An `AckSource` whose broker drops what nobody receives soon, so that a thread does nothing but receive.
+
+    Its methods are called by that thread and by others, one at a time.
+
+    Attributes
+    ----------
+    was_known : bool
+        Whether the broker had kept messages for this consumer when the queue was opened.
+    redelivers : int
+        How many messages it may deliver again after a lost connection and that must be known then; 0 if they have no
+        identity.
+    """
+
+    was_known: bool
+    redelivers: int
+
+    def gaps(self) -> list[Gap]:
+        """See `GappySource`."""
+
+
+@runtime_checkable
 class PushQueue(AckSource, Protocol):
     """An `AckSource` whose messages others push to this process, and whose senders wait for the acknowledgement.
 
@@ -469,7 +491,16 @@ def check_queue(queue: object) -> None:
     ------
     ConfigError
     """
-    queues = (AckSource, IdentifyingQueue, ReconnectingQueue, DatedQueue, OneTimeQueue, PushQueue, DecodingQueue)
+    queues = (
+        AckSource,
+        IdentifyingQueue,
+        ReconnectingQueue,
+        DatedQueue,
+        OneTimeQueue,
+        ImpatientQueue,
+        PushQueue,
+        DecodingQueue,
+    )
     for protocol in queues:
         names = [name for name in (*inspect.get_annotations(protocol), *vars(protocol)) if not name.startswith("_")]
         missing = [name for name in names if not hasattr(queue, name)]

@@ -42,6 +42,11 @@ class SharedSpool(Spool):
         super().__init__(folder, max_bytes, memory=remembered(max_bytes))
 
     @property
+    def remembers(self) -> int:
+        """Return how many messages are known again by their identity."""
+        return self._memory
+
+    @property
     def stored_bytes(self) -> int:
         with self.lock:
             return super().stored_bytes

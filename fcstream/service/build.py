@@ -11,7 +11,15 @@ from urllib.parse import quote
 from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
 from ..connectors import check_asked, is_queue, message_decoder, open_dead_letter, open_live, open_sink
-from ..connectors.base import AckSource, DecodingQueue, GroupedSource, LiveSource, PushQueue, shortened
+from ..connectors.base import (
+    AckSource,
+    DecodingQueue,
+    GroupedSource,
+    ImpatientQueue,
+    LiveSource,
+    PushQueue,
+    shortened,
+)
 from ..connectors.dead_letters import QueuedDeadLetters
 from ..connectors.files import DeadLetters
 from ..connectors.partitioners import partition_of
@@ -213,12 +221,16 @@ def _spooled(queue: AckSource, source: SourceSection, asked: AskedFields = NO_FI
             "source.spool",
         )
     from ..connectors.pushed import PushedSource, SharedSpool
+    from ..connectors.received import ReceivedSource
     from ..connectors.spool import Spool
     from ..connectors.spooled import SpooledSource
 
     with on_error(queue.close):  # it may hold messages that other consumers could get
-        if isinstance(queue, PushQueue):
+        if isinstance(queue, (PushQueue, ImpatientQueue)):
             shared = SharedSpool(Path(source.spool), source.spool_bytes)
-            return PushedSource(queue, shared, _downtime_ms(source), asked)
+            with on_error(shared.close):
+                if isinstance(queue, PushQueue):
+                    return PushedSource(queue, shared, _downtime_ms(source), asked)
+                return ReceivedSource(queue, shared, _downtime_ms(source), asked)
         spool = Spool(Path(source.spool), source.spool_bytes)
         return SpooledSource(queue, spool, _downtime_ms(source), asked)

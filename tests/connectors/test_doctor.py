@@ -247,6 +247,8 @@ def test_mqtt_and_its_spool(tmp_path):
     assert any(f"{named} answers" in line for line in said(look(source={**url, "url": named}), "source", "ok"))
     shared = look(source={**url, "url": "mqtt://127.0.0.1/$share/g/fcstream/doctor"})
     assert any("not tried: subscribing" in line for line in said(shared, "source", "ok"))
+    assert any("`max_queued_messages` (1000" in line for line in said(shared, "source", "ok"))
+    assert any("keeps its share" in line for line in said(shared, "source", "warning"))
     problem("spool", "source.spool is missing", source={"url": url["url"]})
     warning("spool", "GiB are free, it may grow by", source={**url, "spool_bytes": 2**50})
     Path("spool").mkdir(mode=0o755)

@@ -13,8 +13,8 @@ import pytest
 
 from fcstream.connectors.mqtt.sink import MqttSink
 from fcstream.connectors.mqtt.source import MqttTopic
-from fcstream.connectors.spool import Spool
-from fcstream.connectors.spooled import SpooledSource
+from fcstream.connectors.pushed import SharedSpool
+from fcstream.connectors.received import ReceivedSource
 from fcstream.connectors.urls import parse
 from fcstream.testing import SourceContract
 from support.helpers import free_port, service
@@ -129,7 +129,7 @@ def queue(topic, options="", host=HOST, name=None, patience_s=60.0):
 
 def spooled(folder, topic, options="", host=HOST, patience_s=60.0):
     return contextlib.closing(
-        SpooledSource(queue(topic, options, host, patience_s=patience_s), Spool(folder / "spool", 16 * MIB))
+        ReceivedSource(queue(topic, options, host, patience_s=patience_s), SharedSpool(folder / "spool", 64 * MIB))
     )
 
 

@@ -66,6 +66,7 @@ class MqttSession(BrokerConnection):
         self._client_id, self._session = client_id, session
         self._times: deque[float] = deque(maxlen=_FIGHT)  # when connections were made
         self._is_known = False  # whether the broker had a session of this client
+        self.forgotten = 0  # how often it had none any more
         super().__init__(address, patience_s, error)
         self._tls = tls_context(address) if address.scheme == "mqtts" else None
         address.finish()
@@ -109,6 +110,7 @@ class MqttSession(BrokerConnection):
             else:
                 if self._is_known and known and not connection.is_resumed:
                     LOG.warning("%s has forgotten the session: messages may have been lost", self.location)
+                    self.forgotten += 1
                 self._times.append(time.monotonic())
                 self.connection, self._is_known = connection, True
                 return
@@ -445,4 +447,10 @@ def _milliseconds(text: str | None) -> int | None:
 def topic_of(address: Address) -> str:
     if "#" in address.masked or not address.path:
         raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.key)
+    if "," in address.masked.partition("?")[0].split("/", 3)[3]:
+        raise ConfigError(
+            f"must name one topic or filter, got {address.masked}: a comma makes no list here; use a wildcard, a "
+            "stream for each filter, or %2C for a comma that belongs to the name",
+            address.key,
+        )
     return address.path

@@ -1,8 +1,10 @@
 """MQTT 5 topics: messages that a broker forgets once acknowledged, so they are read through a spool.
 
 While a client is disconnected, the broker keeps messages for it in its session: as many, and as long, as the broker is
-configured to (Mosquitto: ``max_queued_messages``, 1000 by default; further ones are dropped). Publishers must use QoS 1
-or 2: messages of QoS 0 are read, but may be lost.
+configured to (Mosquitto: ``max_queued_messages``, 1000 by default; further ones are dropped). While it is connected, a
+broker keeps as many besides those that it has sent ahead (``inflight``). So a thread does nothing but receive, store
+and acknowledge (`fcstream.connectors.received`), and much is sent ahead. Publishers must use QoS 1 or 2: messages of
+QoS 0 are read, but may be lost.
 """
 
 from __future__ import annotations
@@ -13,16 +15,15 @@ from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import OfferedFields
-from ..base import DescribedSource, ReceivedMessage
+from ..base import DescribedSource, Gap, ReceivedMessage
 from ..retry import close_quietly
-from ..spool import MEMORY
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import MqttConnection, MqttSession, topic_of
 
 CLIENT_ID = UrlOption("client_id", "Name of the client; every process needs one of its own.", otherwise="`source.name`")
 SESSION = UrlOption("session", "Seconds for which the broker keeps the session.", 604800)
-INFLIGHT = UrlOption("inflight", "Messages that the broker sends ahead, 65535 at most.", 1000)
+INFLIGHT = UrlOption("inflight", "Messages that the broker sends ahead, 65535 at most.", 65535)
 DELIVERY_ID = UrlOption(
     "delivery_id",
     "Name of a user property in which those who publish give every message a value of its own, by which a message that "
@@ -38,7 +39,7 @@ ARRIVAL = UrlOption(
 
 class MqttTopic(DescribedSource):
     """Subscribes with a session that the broker keeps, and acknowledges messages once the spool has them; an
-    `AckSource`.
+    `AckSource` and an `ImpatientQueue`.
 
     Parameters
     ----------
@@ -73,21 +74,28 @@ class MqttTopic(DescribedSource):
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
         self._identity, self._arrival = address.take(DELIVERY_ID), address.take(ARRIVAL)
         self.gives_arrivals, self.connections = bool(self._arrival), 0
-        if self._identity and self._inflight > MEMORY:
-            raise ConfigError(
-                f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
-            )
+        self._alive_ms: int | None = None  # when messages could be received last
+        self.redelivers = self._inflight if self._identity else 0
         client_id = address.take(CLIENT_ID, name)
         expiry_s = int(address.take_number(SESSION))
         session = {"ReceiveMaximum": self._inflight, "SessionExpiryInterval": expiry_s}
         self._filter = topic
         self._link = MqttSession(address, patience_s, SourceError, self._subscribe, client_id, session)
+        assert self._link.connection is not None
+        self.was_known = self._link.connection.is_resumed
 
     def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         until = time.monotonic() + timeout_s
         # so that more messages are on their way while these are put on disk
         limit = min(max_messages, max(1, self._inflight // 4))
-        return self._link.run(lambda connection: connection.take(limit, until))
+        found = self._link.run(lambda connection: connection.take(limit, until))
+        self._alive_ms = time.time_ns() // 1_000_000
+        return found
+
+    def gaps(self) -> list[Gap]:
+        """See `GappySource`."""
+        forgotten, self._link.forgotten = self._link.forgotten, 0
+        return [Gap("the broker had forgotten the session, and what it kept in it", self._alive_ms)] * (forgotten > 0)
 
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         if (link := self._link.connection) is not None:
