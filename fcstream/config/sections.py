@@ -379,6 +379,9 @@ class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     listen: str | None = None
     """Host and port at which ``/live``, ``/ready`` and ``/metrics`` are answered, such as ``127.0.0.1:9100``; needs
     the extra ``service``."""
+    hosts: list[str] = []
+    """Names, besides addresses, this machine's own and that of ``listen``, by which it may be asked for; requests for
+    others are answered by 421, since a page of another site could read it by a name of its own."""
     counters: bool = False
     """Whether ``/metrics`` has exact numbers of records, which are not private; the page too, if it is on."""
     values: bool = False

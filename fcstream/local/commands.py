@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ def serve(settings: Settings, report: Callable[[str], None]) -> None:
         if is_mqtt:
             _serve_mqtt(listen, settings.devices.gateway, gateway, stop, report)
         else:
-            _serve_http(listen, gateway, stop, report)
+            _serve_http(listen, settings.devices.hosts, gateway, stop, report)
 
 
 @contextmanager
@@ -79,12 +79,14 @@ def _until_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, report: Callable[[str], None]) -> None:
+def _serve_http(
+    listen: str, hosts: Sequence[str], gateway: Gateway, stop: threading.Event, report: Callable[[str], None]
+) -> None:
     from ..connectors.urls import parse
     from .transport.web import open_server, serve
 
     host, port = parse(listen, "devices.listen").host(8080)
-    server = open_server(gateway, host, port)
+    server = open_server(gateway, host, port, hosts)
     report(f"{len(gateway.names)} devices answer at http://{host}:{port}")
     serve(gateway, server, stop)
 

@@ -209,6 +209,8 @@ class DevicesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Name under which these devices are asked."""
     listen: str = ""
     """Where questions come in: ``mqtt://HOST/PREFIX`` (the extra ``mqtt``) or ``http://HOST:PORT`` (``local``)."""
+    hosts: list[str] = []
+    """Names, besides addresses, this machine's own and that of ``listen``, by which it may be asked over HTTP."""
 
 
 class AnalystSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

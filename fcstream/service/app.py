@@ -142,7 +142,7 @@ class App:
             stack.enter_context(_last_words(logs))
             server = self._server
             stack.callback(server.close)
-            server.listen(section.listen)
+            server.listen(section.listen, section.hosts)
             reloaders = self._reloaders(logs, server)
             reload = partial(self._reload, reloaders) if reloaders else None
             stack.enter_context(signals(self._supervisors, reload, self._notifier.stopping))
@@ -163,7 +163,7 @@ class App:
         def apply(fresh: ServiceSection) -> None:
             logs.set_format(fresh.log)
             try:
-                server.listen(fresh.listen)
+                server.listen(fresh.listen, fresh.hosts)
             except ConfigError:
                 logs.set_format(self._speaker.status.section.log)
                 raise

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ConfigError, missing_package, needs_package
+from ..runtime.http_hosts import NamesOnly, ServedNames
 from ..runtime.http_server import EVENTS, Limits, Server
 from .metrics import StreamStatus, client_is_missing, exposition
 from .page.live import LivePage
@@ -84,21 +85,26 @@ class StatusServer:
     def __init__(self, watched: Sequence[StreamStatus]) -> None:
         self._watched = watched
         self.page = LivePage(watched)
-        self._address: str | None = None
+        self._address: tuple[str, tuple[str, ...]] | None = None
         self._server: Server | None = None
 
-    def listen(self, address: str | None) -> None:
+    def listen(self, address: str | None, hosts: Sequence[str] = ()) -> None:
         """Serve at ``HOST:PORT`` from now on, or (None) nowhere. If that fails, nothing changes.
+
+        Requests for another name than an address, this machine's, HOST or one of `hosts` are answered by 421.
 
         Raises
         ------
         ConfigError
         """
-        if address == self._address:
+        asked = None if address is None else (address, tuple(hosts))
+        if asked == self._address:
             return
-        server = None if address is None else self._open(address)
+        server = None
+        if address is not None:
+            server = self._open(address, hosts)
         self.close()
-        self._address, self._server = address, server
+        self._address, self._server = asked, server
         if server is not None:
             missing = client_is_missing()
             if missing:
@@ -111,9 +117,10 @@ class StatusServer:
         if server is not None:
             server.close()
 
-    def _open(self, address: str) -> Server:
+    def _open(self, address: str, hosts: Sequence[str]) -> Server:
         host, port = split_address(address)
-        return Server(_app(self._watched, self.page), host, port, _LIMITS, setting="service.listen", extra="service")
+        app, screen = _app(self._watched, self.page), NamesOnly(ServedNames(host, hosts), "service.hosts")
+        return Server(app, host, port, _LIMITS, setting="service.listen", extra="service", screen=screen)
 
 
 def server_is_missing() -> str | None:

@@ -62,7 +62,7 @@ def post(port, body, headers=JSON, path="/ingest", method="POST", context=None, 
 
 def request(body, path="/ingest", **headers):
     """The bytes of a request."""
-    lines = {"Host": "x", "Content-Type": "application/json", "Content-Length": len(body)} | {
+    lines = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": len(body)} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

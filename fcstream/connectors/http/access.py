@@ -8,6 +8,8 @@ import re
 import ssl
 
 from ...errors import ConfigError
+from ...runtime.http_hosts import ServedNames
+from ...runtime.http_server import Message
 from ..tls import CERT, KEY
 from ..urls import Address, UrlOption
 from .answers import RefusedRequest
@@ -57,6 +59,7 @@ class Access:
                 address.key,
             )
         self.is_open = not (self._tokens or ca)
+        self._names = ServedNames(host)
         self.is_plain = self.tls is None and not is_loopback(host)
 
     @property
@@ -67,12 +70,15 @@ class Access:
         certificate = "a certificate" if self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED else ""
         return f"senders need {' and '.join(filter(None, ['a token' if self._tokens else '', certificate]))}"
 
-    def check(self, headers: dict[bytes, bytes]) -> None:
+    def check(self, scope: Message, headers: dict[bytes, bytes]) -> None:
         """Raise `RefusedRequest` if a request's headers do not show what they must.
 
-        A receiver that asks for nothing refuses pages in browsers, because any website could send from there.
+        A receiver that asks for nothing refuses pages in browsers, because any website could send from there, also by a
+        name of its own that leads here.
         """
         if self.is_open:
+            if not self._names.admit(scope):
+                raise RefusedRequest("host")
             if b"origin" in headers:
                 raise RefusedRequest("cross_site")
             return

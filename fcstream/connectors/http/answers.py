@@ -22,6 +22,7 @@ REASONS = {
     "broken": _Words(400, "a body that cannot be read at all", "invalid", 3),
     "unauthorized": _Words(401, "no valid token", "unauthorized", 16),
     "cross_site": _Words(403, "sent by a page in a browser, to a receiver without a token", "forbidden", 7),
+    "host": _Words(421, "asked for by another name than an address or this machine's, without a token", "forbidden", 7),
     "not_found": _Words(404, "a path that this stream does not take", "not found", 5),
     "method": _Words(405, "another method than POST", "method not allowed", 12),
     "too_large": _Words(

@@ -235,7 +235,7 @@ class HttpReceiver(DescribedSource):
         if scope["method"] != "POST":
             raise RefusedRequest("method")
         headers = dict(scope["headers"])
-        self.access.check(headers)
+        self.access.check(scope, headers)
         if self._bodies is None:
             raise RefusedRequest("failed")
         path: str = scope["path"]

@@ -10,13 +10,14 @@ import asyncio
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from ...connectors.registry import speaks
 from ...connectors.urls import mask
 from ...errors import ConfigError, needs_package
+from ...runtime.http_hosts import NamesOnly, ServedNames
 from ...runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
@@ -56,15 +57,19 @@ def app(gateway: Gateway) -> Any:
     return Starlette(routes=[Route("/ask", ask, methods=["POST"]), Route("/live", live)])
 
 
-def open_server(gateway: Gateway, host: str, port: int) -> Server:
+def open_server(gateway: Gateway, host: str, port: int, hosts: Sequence[str] = ()) -> Server:
     """A server that listens for the application; `Server.start` makes it answer.
+
+    Requests for another name than an address, this machine's, `host` or one of `hosts` are answered by 421: questions
+    of a page in a browser would cost the devices their budgets.
 
     Raises
     ------
     ConfigError
         The address cannot be used, or a package is missing.
     """
-    return Server(app(gateway), host, port, _LIMITS, setting="devices.listen", extra="local")
+    screen = NamesOnly(ServedNames(host, hosts), "devices.hosts")
+    return Server(app(gateway), host, port, _LIMITS, setting="devices.listen", extra="local", screen=screen)
 
 
 def serve(gateway: Gateway, server: Server, stop: threading.Event) -> None:

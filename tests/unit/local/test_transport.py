@@ -514,7 +514,7 @@ def test_half_sent_bodies_take_a_bounded_amount_of_memory_and_others_are_answere
         for _ in range(60):
             one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
             with contextlib.suppress(OSError):
-                one.sendall(b"POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % LARGEST)
+                one.sendall(b"POST /ask HTTP/1.1\r\nHost: [::]\r\nContent-Length: %d\r\n\r\n" % LARGEST)
                 one.sendall(b"[" * (LARGEST - 1))
         assert QUERY.run(remote, "q", BUDGETS, "BM1").missing == 0
         assert megabytes() - before < 100

@@ -96,7 +96,10 @@ def heard(one):
 
 
 def post(size, path="/"):
-    return b"POST %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (path.encode(), size)
+    return b"POST %s HTTP/1.1\r\nHost: [::]\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (
+        path.encode(),
+        size,
+    )
 
 
 def until(condition):
@@ -148,7 +151,7 @@ def test_beyond_the_limit_the_one_that_waited_longest_goes():
     with serving() as server, peers(server.port, 30) as crowd:
         until(lambda: server.connections == 20)
         assert heard(crowd[0]) == b""  # closed, before any deadline
-        crowd[-1].sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        crowd[-1].sendall(b"GET / HTTP/1.1\r\nHost: [::]\r\nConnection: close\r\n\r\n")
         assert heard(crowd[-1]).startswith(b"HTTP/1.1 200")
 
 
@@ -159,7 +162,7 @@ def test_one_peer_has_only_its_share():
         with socket.create_connection(("127.0.0.1", server.port), 60, source_address=("127.0.0.2", 0)) as other:
             until(lambda: server.connections == 6)
             crowd[0].close()
-            other.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            other.sendall(b"GET / HTTP/1.1\r\nHost: [::]\r\nConnection: close\r\n\r\n")
             assert heard(other).startswith(b"HTTP/1.1 200")
 
 
@@ -183,7 +186,7 @@ def test_who_finds_everybody_at_work_is_turned_away_at_once():
         await echo(scope, receive, send)
 
     limits = Limits(connections=3, per_peer=3)
-    with serving(limits, slow) as server, peers(server.port, 3, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"):
+    with serving(limits, slow) as server, peers(server.port, 3, b"GET / HTTP/1.1\r\nHost: [::]\r\n\r\n"):
         until(lambda: len(at_work) == 3)
         assert talk(server.port, b"").startswith(b"HTTP/1.1 503")
         release.set()
@@ -191,7 +194,13 @@ def test_who_finds_everybody_at_work_is_turned_away_at_once():
 
 @pytest.mark.parametrize(
     "first",
-    [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", post(100) + b"x", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"],
+    [
+        b"",
+        b"G",
+        b"GET / HTTP/1.1\r\nHost: [::]\r\n",
+        post(100) + b"x",
+        b"GET / HTTP/1.1\r\nHost: [::]\r\n\r\n",
+    ],
     ids=["nothing", "a letter", "half a head", "half a body", "nothing after an answer"],
 )
 def test_no_byte_extends_a_deadline(first):
@@ -209,14 +218,14 @@ def test_no_byte_extends_a_deadline(first):
 
 def test_a_slow_reader_is_left():
     limits = Limits(connections=20, per_peer=20, held_bytes=2**26, answer_s=1)
-    with serving(limits) as server, peers(server.port, 3, b"GET /16000000 HTTP/1.1\r\nHost: a\r\n\r\n"):
+    with serving(limits) as server, peers(server.port, 3, b"GET /16000000 HTTP/1.1\r\nHost: [::]\r\n\r\n"):
         until(lambda: server.connections == 3)
         until(lambda: server.connections == 0)
 
 
 def test_answers_that_nobody_reads_are_held_to_the_limit_only():
     limits = Limits(connections=20, per_peer=20, held_bytes=2**25, answer_s=120)
-    with serving(limits) as server, peers(server.port, 10, b"GET /16000000 HTTP/1.1\r\nHost: a\r\n\r\n"):
+    with serving(limits) as server, peers(server.port, 10, b"GET /16000000 HTTP/1.1\r\nHost: [::]\r\n\r\n"):
         until(lambda: 0 < server.connections <= 3)
         assert ask(server.port, "/")[0] == 200
 
@@ -227,7 +236,7 @@ def test_a_body_without_an_end_is_thrown_away_until_its_deadline():
     began = time.monotonic()
     with (
         serving(QUICK) as server,
-        peers(server.port, 1, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a\r\n\r\n") as (one,),
+        peers(server.port, 1, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: [::]\r\n\r\n") as (one,),
     ):
         with contextlib.suppress(OSError):
             while time.monotonic() - began < 120:
@@ -246,23 +255,23 @@ def test_half_sent_bodies_are_held_to_the_limit_only():
     [
         (post(2**20 + 1) + b"x" * (2**20 + 1), b"413"),
         (post(10**14), b""),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b""),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 300_000, b"400"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 50_000, b"400"),
-        (b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: [::]\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b""),
+        (b"POST / HTTP/1.1\r\nHost: [::]\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: [::]\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: [::]\r\nX: " + b"x" * 300_000, b"400"),
+        (b"GET / HTTP/1.1\r\nHost: [::]\r\n" + b"X: y\r\n" * 50_000, b"400"),
+        (b"GET /\xff HTTP/1.1\r\nHost: [::]\r\n\r\n", b"400"),
         (b"\x16\x03\x01\x02\x00" + bytes(500), b"400"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"200"),
         (
-            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST / HTTP/1.1\r\nHost: [::]\r\nTransfer-Encoding: chunked\r\n\r\n"
             + (b"ffff\r\n" + b"x" * 65535 + b"\r\n") * 20
             + b"0\r\n\r\n",
             b"413",
         ),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n", b""),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade, close\r\n\r\n", b"200"),
-        (b"GET /crash HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", b"500"),
+        (b"POST / HTTP/1.1\r\nHost: [::]\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n", b""),
+        (b"GET / HTTP/1.1\r\nHost: [::]\r\nUpgrade: websocket\r\nConnection: Upgrade, close\r\n\r\n", b"200"),
+        (b"GET /crash HTTP/1.1\r\nHost: [::]\r\nConnection: close\r\n\r\n", b"500"),
     ],
 )
 def test_odd_requests_are_refused_in_silence(request_, status, caplog):
@@ -277,7 +286,7 @@ def test_odd_requests_are_refused_in_silence(request_, status, caplog):
 
 def test_a_connection_has_a_number_of_requests_pipelined_ones_too():
     with serving() as server:
-        found = talk(server.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 500)
+        found = talk(server.port, b"GET / HTTP/1.1\r\nHost: [::]\r\n\r\n" * 500)
     assert found.count(b"HTTP/1.1 200") == SLOW.requests
 
 
@@ -293,7 +302,9 @@ def test_an_expected_body_is_asked_for_and_a_connection_serves_again():
                 (200, str(size).encode()) if size <= 2**20 else (413, b"too long\n")
             )
         connection.close()
-        head = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 3\r\n\r\n"
+        head = (
+            b"POST / HTTP/1.1\r\nHost: [::]\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 3\r\n\r\n"
+        )
         with socket.create_connection(("127.0.0.1", server.port), 60) as one:
             one.sendall(head)
             assert one.recv(100).startswith(b"HTTP/1.1 100")
@@ -303,7 +314,7 @@ def test_an_expected_body_is_asked_for_and_a_connection_serves_again():
 
 @pytest.mark.slow
 def test_a_server_ends_at_once_while_clients_hold_on():
-    asked = b"GET /16000000 HTTP/1.1\r\nHost: a\r\n\r\n"
+    asked = b"GET /16000000 HTTP/1.1\r\nHost: [::]\r\n\r\n"
     with (
         serving(Limits(held_bytes=2**27, head_s=300, body_s=300, answer_s=300)) as server,
         peers(server.port, 10, b"GET / HT"),
