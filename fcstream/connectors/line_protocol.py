@@ -1,6 +1,7 @@
 """Releases as InfluxDB line protocol: a line for each published number.
 
-The lines are made by `influxdb_client.Point`, the client library's own encoder, which knows what has to be escaped.
+The lines are made by `influxdb_client.Point`, the client library's own encoder, which knows what has to be escaped. No
+tag can end in a backslash: behind a key that does, there is a blank.
 """
 
 from __future__ import annotations

@@ -555,6 +555,25 @@ def test_messages_that_were_dropped_unread_are_a_gap(polls_first):
             assert source.gaps() == []
 
 
+def test_offsets_that_go_back_while_it_is_read_are_a_gap(kafka_broker):
+    """A topic was deleted and made anew: the client begins at the start, which nobody was told."""
+    topic = make_topic(kafka_broker)
+    send(kafka_broker, topic, [b"%d" % i for i in range(8)], 0)
+    with contextlib.closing(source_of(kafka_broker, topic)) as source:
+        gather([source], lambda found: len(bodies_of(found[0])) == 8)
+        source.commit({f"{topic}:0": 6})
+        source.ends()
+        assert source.gaps() == []
+        source._consumer.seek(TopicPartition(topic, 0, 0))  # what the client does after "offset out of range"
+        gather([source], lambda found: bodies_of(found[0]) == [b"%d" % i for i in range(8)])
+        assert [gap.what for gap in source.gaps()] == [f"partition {topic}:0 was made anew"]
+        source.commit({f"{topic}:0": 5})
+        assert not source.behind(source.ends())
+        assert source.gaps() == []
+    with contextlib.closing(source_of(kafka_broker, topic)) as source:
+        gather([source], lambda found: bodies_of(found[0]) == [b"5", b"6", b"7"])
+
+
 def test_a_topic_made_anew_is_a_gap_and_is_read_from_its_start():
     with kafka_mock.mock() as (address, _):
         topic = make_topic(address)

@@ -76,7 +76,8 @@ class KafkaSource(GapNotes, DescribedSource):
     again from the committed positions. A transaction's messages come when it is committed; aborted ones never.
 
     `ends` notices when the brokers dropped messages that were not read, and when a topic was made anew with fewer
-    messages than the group had committed. A topic that was made anew and has more of them by then is not recognized.
+    messages than the group had committed; `poll` notices offsets that go back while it reads. A topic that was made
+    anew while nobody read it, and has more messages by then, is not recognized.
     """
 
     url: ClassVar = "kafka://[user:password@]host[:port][,host...]/TOPIC[,TOPIC...]"
@@ -323,6 +324,12 @@ class KafkaSource(GapNotes, DescribedSource):
             key = int(keys[first])
             name = self._names[self._cluster.topics[key >> 32], key & 0xFFFFFFFF]
             before = self._next.get(name, _COMMITTED)
+            if int(offsets[first]) < before:  # in one assignment they never go back
+                self._gaps.append(Gap(f"partition {name} was made anew"))
+                self._committed[name] = before = -1  # the old positions say nothing about the new partition
+                del self._next[name]
+                self._jumps.pop(name, None)
+                self._wanted.pop(name, None)
             if before != int(offsets[first]):  # compacted, a marker of a transaction, or dropped: `ends` tells
                 self._jumps.setdefault(name, before)
             self._reached(name, int(offsets[last - 1]) + 1)

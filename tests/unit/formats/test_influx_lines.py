@@ -10,6 +10,7 @@ from fcstream.formats.batch import REASONS, Schema
 from fcstream.formats.bounds import LONGEST_MESSAGE
 from fcstream.formats.envelopes import Envelope
 from fcstream.formats.influx_lines import PointLines
+from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
 from fcstream.formats.rejections import total
 
@@ -234,3 +235,59 @@ def test_hostile_bytes(schema):
         for k, column in enumerate(columns):
             assert column is None or column == [cell for part in parts for cell in part[0][k]]
         assert rejections == [each for part in parts for each in part[1]]
+
+
+ESCAPES = [
+    # measurement: comma and space are escaped, any other backslash stands for itself
+    (r"m\ n f=1 1", "_measurement", "m n"),
+    (r"m\,n f=1 1", "_measurement", "m,n"),
+    (r"m\=n f=1 1", "_measurement", r"m\=n"),
+    (r"m\\n f=1 1", "_measurement", r"m\\n"),
+    # tags: comma, equals sign and space
+    (r"m,t=a\ b f=1 1", "t", "a b"),
+    (r"m,t=a\,b f=1 1", "t", "a,b"),
+    (r"m,t=a\=b f=1 1", "t", "a=b"),
+    (r"m,t=a\b f=1 1", "t", r"a\b"),
+    (r"m,t=a\\b f=1 1", "t", r"a\\b"),
+    (r"m,t=a\\\ b f=1 1", "t", r"a\\ b"),
+    (r"m,t=a\\\\b f=1 1", "t", r"a\\\\b"),
+    (r"m,t=a\nb f=1 1", "t", r"a\nb"),
+    (r"m,t=\"a\" f=1 1", "t", r"\"a\""),
+    (r"m,t=C:\dir\new f=1 1", "t", r"C:\dir\new"),
+    (r"m,t=a\\=b f=1 1", "t", r"a\=b"),
+    (r"m,t\ 1=a f=1 1", "t 1", "a"),
+    (r"m,t\=1=a f=1 1", "t=1", "a"),
+    (r"m,t\,1=a f=1 1", "t,1", "a"),
+    (r"m,t\\1=a f=1 1", r"t\\1", "a"),
+    # a backslash before what ends a tag escapes it: no value can end in one
+    (r"m,t=a\ f=1 1", "t", None),
+    (r"m,t=a\\ f=1 1", "t", None),
+    (r"m,t=a\\,u=b f=1 1", "t", None),
+    # names of fields: as those of tags
+    (r"m f\ 1=1 1", "f 1", 1.0),
+    (r"m f\,1=1 1", "f,1", 1.0),
+    (r"m f\=1=1 1", "f=1", 1.0),
+    (r"m f\\1=1 1", r"f\\1", 1.0),
+    # texts of fields: quotation mark and backslash
+    (r'm f="a\"b" 1', "f", 'a"b'),
+    (r'm f="a\\b" 1', "f", r"a\b"),
+    (r'm f="a\b" 1', "f", r"a\b"),
+    (r'm f="a\\\"b" 1', "f", r"a\"b"),
+    (r'm f="a\\\\b" 1', "f", r"a\\b"),
+    (r'm f="a\\" 1', "f", "a\\"),
+    (r'm f="C:\\new\\t" 1', "f", r"C:\new\t"),
+    (r'm f="a\ b\,c\=d" 1', "f", r"a\ b\,c\=d"),
+    (r'm f="a\" 1', "f", None),
+]
+
+
+@pytest.mark.parametrize(("line", "name", "value"), ESCAPES, ids=[line for line, *_ in ESCAPES])
+def test_backslashes_are_what_the_protocol_s_reference_says(line, name, value):
+    """Source: "Special characters" of InfluxDB's line protocol reference."""
+    decoder = PointLines(Schema("time", "ns", (), "who", paths={"who": FieldPath((name,))}))
+    batch = decoder.decode([line.encode()], 0)
+    found = None if batch.users is None or not len(batch.users) else batch.users[0]
+    assert found == (str(int(value)) if isinstance(value, float) else value)
+    assert [each.reason for each in batch.rejections] == (["broken_record"] if value is None else [])
+    if value is not None:
+        assert batch.times_ms.tolist() == [0]

@@ -20,6 +20,7 @@ from fcstream.errors import ConfigError
 from fcstream.formats.arrow import ArrowBlocks
 from fcstream.formats.batch import Schema
 from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, most_rows
+from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.planning.plan import plan
 
@@ -342,3 +343,15 @@ def test_a_compressed_message_is_named(each_format, pack):
         assert found.positions.tolist()[-1:] == [6], format
         if format != "floats":  # any sixteen bytes are a row of it
             assert [tuple(each[:2]) for each in reasons(found)] == [(5, "compressed")], format
+
+
+@pytest.mark.parametrize("depth", [2_000, 10**6])
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\xdd\0\0\0\1", b"\xdf\0\0\0\1\xa1a"])
+def test_deep_messagepack_is_rejected_and_ends_no_process(depth, opening):
+    """Alone, and as a part of a record that nobody asks for, which is read all the same."""
+    deep = opening * depth + b"\x01"
+    whole = msgspec.msgpack.encode({"time": 1, "a": 1.0})
+    inside = b"\x83" + whole[1:] + b"\xa1b" + deep
+    for schema in (TIMED, Schema("time", "ms", ("a",), paths={"a": FieldPath(("b", "a"))})):
+        batch = decoder_for("msgpack", schema).decode([deep, inside], 0)
+        assert reasons(batch) == [(0, "broken_record", None), (1, "broken_record", None)]
