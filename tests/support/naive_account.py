@@ -75,8 +75,8 @@ class Users:
 class Account:
     """One budget for all keys: a window is charged once for as many keys as a user may count under."""
 
-    def __init__(self, cap, answers, keys, most, salt):
-        self.public, self.answers, self.keys, self.most, self.salt = Public(cap), answers, keys, most, salt
+    def __init__(self, cap, answers, keys, most, secret):
+        self.public, self.answers, self.keys, self.most, self.secret = Public(cap), answers, keys, most, secret
         self.found = {}
 
     def counted(self, records, window):
@@ -85,7 +85,7 @@ class Account:
         count = dict.fromkeys(self.keys, 0)
         for user in set().union(*under.values()):
             mine = [key for key in self.keys if user in under[key]]
-            for key in chosen_keys(self.salt, user_key(self.salt, user), window[0], mine, self.most):
+            for key in chosen_keys(self.secret, user_key(self.secret, user), window[0], mine, self.most):
                 count[key] += 1
         return count
 

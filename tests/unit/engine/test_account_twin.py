@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from support.helpers import rows, sample
+from support.helpers import ledger_of, rows, sample
 from support.naive_account import Account, Answer, Users
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
@@ -54,7 +54,7 @@ class Scenario:
             stream |= {"key": "site", "keys": KEYS, "keys_per_user": self.most, "key_budgets": "shared"}
         mapping = sample(
             stream=stream,
-            ledger={"url": url},
+            ledger=ledger_of(url),
             window=draw.choice(list(WINDOWS.values())) | {"end": "1970-01-01T00:00:50Z"},
             budget={"rho": cap, "exhausted": "refuse"},
         )
@@ -127,7 +127,7 @@ def test_an_account_of_all_keys_is_that_of_its_slow_twin(seed, ledger, url, monk
     draw, twin = case.draw, None
     for turn in range(3):
         engine = KeyedEngine(case.config, noise=Noise(SeededEntropy(seed)))
-        twin = twin or Account(case.cap, case.answers, KEYS, case.most, engine.parts[0].ledger.salt)
+        twin = twin or Account(case.cap, case.answers, KEYS, case.most, engine.parts[0].ledger.user_secret)
         known, fault = case.known(turn == 2), None
         untouched = [window for window in case.windows if window not in twin.public.draws]
         if untouched and turn < 2:
