@@ -324,7 +324,8 @@ class KafkaSource(GapNotes, DescribedSource):
             key = int(keys[first])
             name = self._names[self._cluster.topics[key >> 32], key & 0xFFFFFFFF]
             before = self._next.get(name, _COMMITTED)
-            if int(offsets[first]) < before:  # in one assignment they never go back
+            # In one assignment they never go back, and what is read again begins where the group has committed.
+            if int(offsets[first]) < min(before, self._committed.get(name, -1)):
                 self._gaps.append(Gap(f"partition {name} was made anew"))
                 self._committed[name] = before = -1  # the old positions say nothing about the new partition
                 del self._next[name]
