@@ -30,7 +30,7 @@ from coinpress import STEPS, coinpress
 
 import fcstream
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.arrays.statistics import _charge
+from fcstream.arrays.answering import charge_once
 from fcstream.noise.samplers import Noise
 from fcstream.releases.means.searched import SearchedMean, search_radii
 from fcstream.stream.lattice import Lattice
@@ -231,7 +231,7 @@ def speed_in_a_sample(reps: int, rng: np.random.Generator) -> int:
             start, noise = time.perf_counter(), Noise()
             counter = mechanism.counter(d, 1, noise)
             counter.add(0, rows)
-            outcome = mechanism.release(counter.view([0]), _charge(mechanism.loss), noise)
+            outcome = mechanism.release(counter.view([0]), charge_once(mechanism.loss), noise)
             times.append(time.perf_counter() - start)
             assert outcome.reason is None
     exact, sampled = (min(times) for times in took.values())

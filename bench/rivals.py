@@ -272,11 +272,11 @@ def _centers(
         known = {"size_hint": len(rows), **options}
         try:
             answer = fcstream.private_centers(rows, k, **known)
-            found[ours].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
+            found[ours].append(str(answer.reason) if answer.value is None else error(s, np.array(answer.value)))
         except fcstream.ConfigError:
             found[ours].append("too few records, told at the start")
         answer = fcstream.private_centers(rows, k, ball=ball, center=center, rho=rho, step=step, method="tree")
-        found[rescued].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
+        found[rescued].append(str(answer.reason) if answer.value is None else error(s, np.array(answer.value)))
     low, high = [c - ball for c in center], [c + ball for c in center]
     for name, each in epsilons(rho, 1).items():
         asked = [{**job, "each": each, "low": low, "high": high} for job in jobs]

@@ -31,7 +31,7 @@ import numpy as np
 import fcstream
 from fcstream import Noise
 from fcstream.accounting.losses import PrivacyLoss, rho_for_epsilon
-from fcstream.arrays.tables import _coded
+from fcstream.arrays.arguments import coded_rows
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.releases.options import BuildContext
@@ -176,7 +176,7 @@ def speed(n: int = 2**17, widths: tuple[int, int] = (64, 256)) -> None:
         rng = np.random.default_rng(0)
         hidden, weights = rng.normal(size=(n, 3)).astype(np.float32), rng.normal(size=(3, p)).astype(np.float32)
         rows = (hidden @ weights + rng.normal(size=(n, p)).astype(np.float32) > 0.3).astype(np.float64)
-        grid = _coded(np.zeros((1, p)), None)[1]
+        grid = coded_rows(np.zeros((1, p)), None)[1]
         mechanism = SyntheticOptions(kind="synthetic", rho=0.1, size_hint=8 * n, **options).build(BuildContext(grid))
         counter, updates, closes = mechanism.counter(p, 1, Noise()), [], []
         for window in range(5):  # the first one compiles, and starts cold

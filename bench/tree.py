@@ -46,8 +46,8 @@ from fcstream.noise.samplers import Noise, SeededEntropy
 def released(rows: np.ndarray, k: int, rho: float, step: float, bounds, seed: int) -> np.ndarray:  # type: ignore[no-untyped-def]
     noise = Noise(SeededEntropy(seed))
     answer = fcstream.private_centers(rows, k, rho=rho, step=step, bounds=bounds, method="tree", noise=noise)
-    assert answer.centers is not None, answer.reason
-    return answer.centers
+    assert answer.value is not None, answer.reason
+    return np.array(answer.value)
 
 
 def figure6(arguments: argparse.Namespace) -> None:
@@ -212,7 +212,9 @@ def log_density(rows: np.ndarray, answer) -> float:  # type: ignore[no-untyped-d
     """The mean, with covariances that are at least a fiftieth of the records' own deviation wide."""
     least = (0.02**2) * float(rows.var(axis=0).mean())
     each = []
-    for weight, mean, covariance in zip(answer.weights, answer.means, answer.covariances, strict=True):
+    for weight, mean, covariance in zip(
+        answer.parts["weights"], answer.value, np.array(answer.parts["covariances"]), strict=True
+    ):
         values, vectors = np.linalg.eigh(covariance)
         places = (rows - mean) @ vectors
         values = np.maximum(values, least)
@@ -236,17 +238,18 @@ def mixtures(arguments: argparse.Namespace) -> None:
                 rows = middles[labels] + rng.normal(size=(n, d)) * np.sqrt(axes) * wide[labels, None]
                 for least, errors in found.items():
                     answer = mixture(rows, k, rho, 1e-3, (-20.0, 20.0), seed, least)
-                    near = [int(((answer.means - middle) ** 2).sum(axis=1).argmin()) for middle in middles]
-                    gaps = answer.covariances[near] - wide[:, None, None] ** 2 * np.diag(axes)
+                    means, covariances = np.array(answer.value), np.array(answer.parts["covariances"])
+                    near = [int(((means - middle) ** 2).sum(axis=1).argmin()) for middle in middles]
+                    gaps = covariances[near] - wide[:, None, None] ** 2 * np.diag(axes)
                     truth = np.linalg.norm(axes) * wide**2
                     errors.append(
                         (
-                            np.abs(answer.weights[near] - shares).max(),
-                            (np.linalg.norm(answer.means[near] - middles, axis=1) / wide).max(),
+                            np.abs(np.array(answer.parts["weights"])[near] - shares).max(),
+                            (np.linalg.norm(means[near] - middles, axis=1) / wide).max(),
                             (np.linalg.norm(gaps, axis=(1, 2)) / truth).max(),
                         )
                     )
-                fitted += bool(np.isnan(answer.sigma).all())
+                fitted += answer.parts["fitted"]
             told = [medians(one) for one in found.values()]
             print(
                 f"d = {d}, k = {k}, n = {n}, rho = {rho:g}, {apart:g} apart | {' | '.join(told)} | {fitted}", flush=True
@@ -263,7 +266,7 @@ def mixtures(arguments: argparse.Namespace) -> None:
                     parts, answer = (mixture(rows, k, rho, step, bounds, seed, least) for least in (np.inf, built_in))
                     before.append(log_density(rows, parts))
                     gains.append(log_density(rows, answer) - before[-1])
-                    fitted += bool(np.isnan(answer.sigma).all())
+                    fitted += answer.parts["fitted"]
                 told = f"{np.median(before):.3f} | {np.median(gains):.3f}, {min(gains):.3f} | {fitted}"
                 print(f"{name} | {k} | {rho:g} | {told}", flush=True)
 

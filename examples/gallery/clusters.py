@@ -22,7 +22,7 @@ stops = stands[rng.integers(0, 3, 40_000)] + rng.normal(0, 0.03, (40_000, 2))
 # shards, each shard is clustered by itself, and the centers of most shards must agree. Then noisy means replace them.
 
 found = private_centers(stops, 3, ball=1, rho=1, delta=1e-8, size_hint=40_000, step=1e-5, oracle="scipy")
-print(found.status, np.round(found.centers, 3).tolist(), "with", found.counts, "stops, for", found.spent)
+print(found.status, np.round(found.value, 3).tolist(), "with", found.parts["counts"], "stops, at rho", found.rho)
 
 # %%
 # Clusters that run into each other are refused: the shards do not agree, and an answer would be nobody's.
@@ -36,6 +36,6 @@ for axes, points, title in zip(panels, (stops[::4], blurred), ("released", f"ref
     axes.plot(*points[::3].T, ".", markersize=1, color="0.6")
     axes.add_patch(plt.Circle((0, 0), 1, fill=False, linestyle=":"))
     axes.set(title=title, aspect="equal", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-panels[0].plot(*found.centers.T, "C3X", markersize=10, label="private centers")
+panels[0].plot(*np.transpose(found.value), "C3X", markersize=10, label="private centers")
 panels[0].legend()
 plt.show()

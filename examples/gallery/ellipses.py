@@ -23,7 +23,7 @@ machines = means[which] + np.einsum("nij,nj->ni", np.linalg.cholesky(shapes)[whi
 found = private_mixture(
     machines, 3, ball=1, spread=0.2, rho=2, delta=1e-8, size_hint=120_000, step=1e-5, oracle="scipy"
 )
-print(found.status, "weights", np.round(found.weights, 3), "for", found.spent)
+print(found.status, "weights", np.round(found.parts["weights"], 3), "at rho", found.rho)
 
 # %%
 # Ellipses hold 95% of a normal cluster.
@@ -39,7 +39,7 @@ def ellipse(mean, covariance):
 figure, axes = plt.subplots(figsize=(6, 5.4), layout="constrained")
 axes.plot(*machines[::40].T, ".", markersize=1.5, color="0.6")
 for number in range(3):
-    private = axes.plot(*ellipse(found.means[number], found.covariances[number]), "C0")
+    private = axes.plot(*ellipse(np.array(found.value[number]), found.parts["covariances"][number]), "C0")
     exact = axes.plot(*ellipse(means[number], shapes[number]), "k:")
 axes.legend([private[0], exact[0]], ["private", "exact"])
 axes.set(xlabel="load", ylabel="temperature", aspect="equal")

@@ -13,15 +13,15 @@ from itertools import chain
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConfigError
-from ..formats.cells import Role, plain, read
+from ..formats.cells import BOOLEAN, Role, plain, read
 from ..formats.frames import columns_of
 from ..formats.plain_columns import as_array, as_objects, cells_of
 from ..formats.rows import as_column
 from ..noise.samplers import Noise
-from ..stream.lattice import Grid
+from ..stream.lattice import Feature, Grid, Lattice
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -353,3 +353,33 @@ def _public_numbers(values: Any, name: str, what: str) -> NDArray[np.float64]:
     if odd and array.dtype.kind == "O":
         raise ConfigError(f"must be {what}", name)
     return found.reshape(array.shape)
+
+
+def coded_rows(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[GivenRows, Grid]:
+    """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is no level."""
+    table = rows_of(
+        rows, "rows", "a rectangular array of codes", role_of=lambda width: _role(max(_sizes(levels, width)))
+    )
+    sizes = _sizes(levels, table.width)
+    with np.errstate(invalid="ignore"):
+        cells = np.where((table.cells == np.floor(table.cells)) | ~np.isfinite(table.cells), table.cells, -1.0)
+    features = [
+        Feature(f"x{k}", 0.0, size - 1.0, levels=("false", "true") if size == 2 else tuple(map(str, range(size))))
+        for k, size in enumerate(sizes)
+    ]
+    return table._replace(cells=cells), Grid(Lattice(1.0), tuple(features))
+
+
+def _sizes(levels: Sequence[int] | None, width: int) -> list[int]:
+    """Return the numbers of levels of all columns."""
+    if not (levels is None or isinstance(levels, (Sequence, np.ndarray))) or isinstance(levels, str):
+        raise ConfigError(f"must hold {width} numbers of at least 2", "levels")
+    sizes = [2] * width if levels is None else [whole_of(size, "levels") for size in levels]
+    if len(sizes) != width or min(sizes) < 2:
+        raise ConfigError(f"must hold {width} numbers of at least 2", "levels")
+    return sizes
+
+
+def _role(size: int) -> Role:
+    """Return what cells stand for that are no numbers: Booleans, and texts of codes."""
+    return Role("code", codes=BOOLEAN | {str(code): code for code in range(size)})

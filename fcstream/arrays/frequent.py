@@ -16,9 +16,9 @@ from ..releases.options import BuildContext
 from ..releases.statistics.frequent import FrequentOptions
 from ..stream.lattice import Grid, Lattice
 from ..stream.user_values import UserValues
+from .answering import charge_once, checked_loss, to_release
 from .arguments import naming_arguments, noise_of, whole_of, whole_or_none
 from .left_out import ArrayRelease, check_some
-from .statistics import _charge, _loss, _to_release
 
 
 @naming_arguments
@@ -85,7 +85,7 @@ def private_frequent(
     (['maps', 'mail'], [500.0, 300.0], 8)
     """
     noise = noise_of(noise)
-    _loss(rho, delta)
+    checked_loss(rho, delta)
     options = FrequentOptions(
         kind="frequent", rho=float(rho), delta=float(delta), max_values=whole_or_none(max_values, "max_values"),
         values_per_user=whole_or_none(values_per_user, "values_per_user"),
@@ -114,7 +114,7 @@ def private_frequent(
         held = users.read(0, b"")[1]
         assert held is not None
         counter.add(0, held)
-    charge = _charge(mechanism.loss)
+    charge = charge_once(mechanism.loss)
     outcome = mechanism.release(counter.view([0]), charge, noise)
     answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
-    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise, left_out)
+    return to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise, left_out)

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.clusters import private_centers, private_mixture
-from ..arrays.statistics import private_mean, private_variance
-from ..arrays.tables import private_synthetic
+from ..arrays.functions import private_centers, private_mean, private_mixture, private_synthetic, private_variance
 from ..counting.threads import threads
 from ..counting.views import view_of_few
 from ..noise.samplers import Noise, SeededEntropy
@@ -111,7 +109,8 @@ def _beside(function: str | None, noise: Noise) -> Iterator[bool]:
 
 
 def _warm_means(noise: Noise) -> None:
-    for method in ("recentered", "friendly", "ball"):
+    methods: tuple[Literal["recentered", "friendly", "ball"], ...] = ("recentered", "friendly", "ball")
+    for method in methods:
         _warm_mean(noise, method)
     private_variance(
         np.zeros((300, 12)), radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1,
@@ -119,7 +118,7 @@ def _warm_means(noise: Noise) -> None:
     )  # fmt: skip
 
 
-def _warm_mean(noise: Noise, method: str) -> None:
+def _warm_mean(noise: Noise, method: Literal["recentered", "friendly", "ball"]) -> None:
     center = [0.0] * 12 if method == "ball" else None
     private_mean(
         np.zeros((300, 12)), radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
@@ -130,9 +129,10 @@ def _warm_mean(noise: Noise, method: str) -> None:
 def _warm_centers(noise: Noise) -> None:
     rows = np.repeat(_TWO, 1000, axis=0)
     known: Any = {"rho": 4, "delta": 1e-6, "size_hint": 2000, "step": 1e-4, "ball": 1, "oracle": _same, "noise": noise}
-    for method, radius in (("friendly", "histogram"), ("friendly", "search"), ("ktuples", "histogram")):
-        private_centers(rows, 2, method=method, radius=radius, **known)
-    private_mixture(rows, 2, spread=0.1, **known)
+    for radius in ("histogram", "search"):
+        private_centers(rows, 2, method="friendly", radius=radius, **known)
+    private_centers(rows, 2, method="ktuples", **known)
+    private_mixture(rows, 2, method="friendly", spread=0.1, **known)
     private_centers(rows, 2, method="tree", rho=4, step=1e-4, ball=1, noise=noise)
 
 

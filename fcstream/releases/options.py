@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -170,3 +175,24 @@ def check_rho(value: float, key: str) -> None:
 def keys_of(section: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the keys of a section and their types."""
     return {own.encode_name: own.type for own in msgspec.structs.fields(section)}
+
+
+def meanings_of(section: type[msgspec.Struct]) -> dict[str, str]:
+    """Return what the docstrings under the keys of a section say, also those of classes that it inherits from."""
+    found: dict[str, str] = {}
+    for cls in reversed(section.__mro__):
+        if issubclass(cls, msgspec.Struct) and cls is not msgspec.Struct:
+            found |= _docstrings(cls)
+    return found
+
+
+@lru_cache(maxsize=128)
+def _docstrings(cls: type) -> dict[str, str]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    return {
+        key.target.id: " ".join(said.value.value.split())
+        for key, said in itertools.pairwise(body.body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant) and isinstance(said.value.value, str)
+    }

@@ -7,13 +7,10 @@ import runpy
 
 import pytest
 from support import REPOSITORY
+from support.stubs import formatted, stubs
 
-import fcstream.arrays.approximate_dp
-import fcstream.arrays.clusters
-import fcstream.arrays.estimators
-import fcstream.arrays.statistics
-import fcstream.arrays.tables
-import fcstream.arrays.trees
+import fcstream.arrays.frequent
+import fcstream.arrays.functions
 import fcstream.counting.friends
 import fcstream.engine.stream
 import fcstream.reporting.released
@@ -27,12 +24,7 @@ EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "ex
     "module",
     [
         fcstream.counting.friends,
-        fcstream.arrays.statistics,
-        fcstream.arrays.tables,
-        fcstream.arrays.clusters,
-        fcstream.arrays.estimators,
-        fcstream.arrays.trees,
-        fcstream.arrays.approximate_dp,
+        fcstream.arrays.frequent,
         fcstream.engine.stream,
         fcstream.reporting.released,
     ],
@@ -42,6 +34,22 @@ def test_docstring_examples(module):
     done = doctest.testmod(module)
     assert done.attempted > 0
     assert done.failed == 0
+
+
+ABOUT_ARRAYS = [value for name, value in vars(fcstream.arrays.functions).items() if name.startswith("private_")]
+
+
+@pytest.mark.parametrize("function", ABOUT_ARRAYS, ids=lambda function: function.__name__)
+def test_examples_of_functions_about_arrays(function, capsys):
+    doctest.run_docstring_examples(function, {})
+    assert ">>>" in function.__doc__
+    assert capsys.readouterr().out == ""
+
+
+def test_stubs_are_those_of_the_functions():
+    """`python tests/support/stubs.py` writes them."""
+    for path, text in stubs().items():
+        assert path.read_text() == formatted(path, text)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ ABOUT_ROWS = {
     ),
     "histogram": lambda rows: f.private_histogram(rows[:, 0], rho=1e6, edges=[0, 2], **BOX, noise=seeded()).value,
     "tree": lambda rows: f.private_tree(rows, rho=1, **BOX, noise=seeded()).value,
-    "centers": lambda rows: f.private_centers(rows, 2, rho=10, **BOX, noise=seeded()).centers.tolist(),
+    "centers": lambda rows: f.private_centers(rows, 2, rho=10, **BOX, noise=seeded()).value,
     "covariance": lambda rows: f.private_covariance(rows, rho=10, size_hint=2000, **BOX, noise=seeded()).value,
     "marginals": lambda rows: f.private_marginals(rows - 1, rho=1, order=1, levels=[3], noise=seeded()).value,
 }
@@ -218,7 +218,7 @@ def test_a_tree_finds_a_limited_number_of_clusters(ask):
     with pytest.raises(ConfigError, match=r"^k: must be at most 256 for a tree, got 1000000: "):
         ask(ROWS, 10**6, rho=1, step=1e-5, bounds=(-1, 1))
     made = ask(ROWS, np.int64(3), rho=1, step=1e-5, bounds=(-1, 1), noise=seeded())
-    assert made.counts.tolist() == ask(ROWS, 3, rho=1, step=1e-5, bounds=(-1, 1), noise=seeded()).counts.tolist()
+    assert made.parts["counts"] == ask(ROWS, 3, rho=1, step=1e-5, bounds=(-1, 1), noise=seeded()).parts["counts"]
 
 
 SUM = {"rho": 1, "step": 0.01, "bounds": (-1, 1)}

@@ -207,9 +207,9 @@ def test_degenerate_data_are_refused_at_the_loss_that_is_reported(name, oracle):
         DEGENERATE[name], 3, ball=1, rho=1, delta=1e-8, size_hint=6000, step=STEP, oracle=oracle, noise=seeded()
     )
     mechanism = job(oracle=oracle).mechanism(LOSS, Lattice(STEP))
-    assert (answer.status, answer.centers) == ("refused", None)
+    assert (answer.status, answer.value) == ("refused", None)
     assert answer.reason == "no_radius"
-    assert answer.spent == PrivacyLoss(mechanism.average.radius_nano)
+    assert answer.rho == PrivacyLoss(mechanism.average.radius_nano).rho
     assert not answer.private
 
 
@@ -230,7 +230,7 @@ def test_one_center_of_degenerate_data(rows):
     )  # fmt: skip
     assert answer.reason == (None if len(rows) else "too_few")
     if len(rows):
-        assert np.abs(answer.centers - 0.25).max() < 0.01
+        assert np.abs(np.array(answer.value) - 0.25).max() < 0.01
 
 
 @pytest.mark.slow
@@ -243,12 +243,12 @@ def test_a_fallback_answers_where_tuples_do_not_match():
 
     refused = fcstream.private_centers(rows, 4, noise=seeded(), **(shared | {"oracle": wild}))
     assert refused.reason in ("no_match", "no_radius")
-    assert refused.spent.fits(PrivacyLoss(6 * 10**7))
+    assert refused.rho <= 0.06
     answer = fcstream.private_centers(rows, 4, noise=seeded(), fallback="tree", **(shared | {"oracle": wild}))
     assert answer.status == "released"
-    assert answer.tuples is None
-    assert answer.spent.rho_nano == LOSS.rho_nano
-    quarter = ((rows[:, None] - answer.centers) ** 2).sum(axis=2).min(axis=1).mean()
+    assert answer.parts["tuples"] is None
+    assert answer.rho == LOSS.rho
+    quarter = ((rows[:, None] - np.array(answer.value)) ** 2).sum(axis=2).min(axis=1).mean()
     assert quarter < 0.6 * (rows**2).sum(axis=1).mean()
 
 

@@ -127,18 +127,18 @@ def test_private_mixture_of_an_array(monkeypatch):
     monkeypatch.setattr(oracles, "RESTARTS", 1)
     rows = three(n=10_000) * STEP
     shared = {"ball": 1.0, "spread": 0.06, "rho": 1, "delta": 1e-8, "size_hint": 10_000, "step": STEP}
-    answer = fcstream.private_mixture(rows, 3, oracle=quick, noise=seeded(), **shared)
+    answer = fcstream.private_mixture(rows, 3, oracle=quick, method="friendly", noise=seeded(), **shared)
     assert answer.status == "released"
-    assert answer.spent.rho_nano == 10**9
-    assert np.abs(answer.means - STEP * BASE[np.argsort(BASE[:, 0])]).max() < 0.005
-    assert 0 < answer.sigma.max() < 0.005
-    assert np.abs(np.sqrt(answer.covariances[:, [0, 1], [0, 1]]) - 0.01).max() < 0.006
-    assert answer.weights.sum() == pytest.approx(1)
-    assert abs(answer.counts.sum() - 5000) < 250
-    assert answer.tuples > 0
-    refused = fcstream.private_mixture(np.zeros((0, 2)), 3, oracle=quick, noise=seeded(), **shared)
-    assert (refused.status, refused.reason, refused.means) == ("refused", "no_radius", None)
-    assert refused.spent.rho < 0.1
+    assert answer.rho == 1
+    assert np.abs(answer.value - STEP * BASE[np.argsort(BASE[:, 0])]).max() < 0.005
+    assert 0 < np.max(answer.sigma) < 0.005
+    assert np.abs(np.sqrt(np.array(answer.parts["covariances"])[:, [0, 1], [0, 1]]) - 0.01).max() < 0.006
+    assert sum(answer.parts["weights"]) == pytest.approx(1)
+    assert abs(sum(answer.parts["counts"]) - 5000) < 250
+    assert answer.parts["tuples"] > 0
+    refused = fcstream.private_mixture(np.zeros((0, 2)), 3, oracle=quick, method="friendly", noise=seeded(), **shared)
+    assert (refused.status, refused.reason, refused.value) == ("refused", "no_radius", None)
+    assert refused.rho < 0.1
 
 
 def test_mixtures_that_cannot_work_are_refused():

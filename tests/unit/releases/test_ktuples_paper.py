@@ -279,10 +279,11 @@ def test_array_functions_reach_it(function):
         common["spread"] = 0.6
     found = getattr(fcstream, function)(rows, 2, method="ktuples", **common)
     assert found.status == "released"
-    centers = found.centers if function == "private_centers" else found.means
-    assert np.abs(centers - [[-0.7, 0.1], [0.7, 0.0]]).max() < (0.02 if function == "private_centers" else 0.3)
+    assert np.abs(np.array(found.value) - [[-0.7, 0.1], [0.7, 0.0]]).max() < (
+        0.02 if function == "private_centers" else 0.3
+    )
     with pytest.raises(ConfigError, match="variant"):
-        getattr(fcstream, function)(rows, 2, **common)
+        getattr(fcstream, function)(rows, 2, **common, method="friendly")
 
 
 @pytest.mark.parametrize(

@@ -274,4 +274,4 @@ def test_functions_tell_the_cost_of_a_refusal():
     shared = {"rho": 4, "delta": 1e-8, "step": 0.01, "ball": 60, "center": (40, 40), "oracle": "scipy"}
     found = private_centers(spread_out(), 3, size_hint=1500, method="friendly", noise=seeded(), **shared)
     assert found.reason == "no_match"
-    assert found.spent.fits(PrivacyLoss.charge(0.24))
+    assert found.rho <= 0.24

@@ -8,7 +8,6 @@ from support.helpers import sample
 
 import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy
-from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.releases.clusters import overlaps
 from fcstream.releases.clusters.overlaps import Mixture, outside, overlapping
@@ -133,11 +132,12 @@ def test_an_array_gets_the_better_mixture(apart, is_fitted):
     rows, middles = clusters(apart)
     known = {"rho": 0.5, "step": 1.0, "bounds": (-5000, 5000), "noise": Noise(SeededEntropy(1))}
     answer = fcstream.private_mixture(rows, 3, **known)
-    assert (answer.status, answer.spent, answer.tuples) == ("released", PrivacyLoss.charge(0.5), None)
-    assert np.isnan(answer.sigma).all() == is_fitted
-    assert answer.weights == pytest.approx(WEIGHTS if is_fitted else answer.counts / answer.counts.sum(), abs=0.03)
-    assert np.abs(answer.means - middles).max() < 60
-    assert np.abs(answer.covariances / 300**2 - np.eye(2)).max() < 0.25
+    assert (answer.status, answer.rho, answer.parts["tuples"]) == ("released", 0.5, None)
+    assert (answer.sigma == [[None, None]] * 3) == is_fitted
+    counts = np.array(answer.parts["counts"])
+    assert answer.parts["weights"] == pytest.approx(WEIGHTS if is_fitted else counts / counts.sum(), abs=0.03)
+    assert np.abs(np.array(answer.value) - middles).max() < 60
+    assert np.abs(np.array(answer.parts["covariances"]) / 300**2 - np.eye(2)).max() < 0.25
 
 
 def test_a_window_tells_whether_its_mixture_was_fitted():
@@ -158,8 +158,8 @@ def test_a_window_tells_whether_its_mixture_was_fitted():
 
 def test_an_array_that_is_too_small_costs_one_level():
     answer = fcstream.private_mixture(np.zeros((5, 2)), "auto", ball=1.0, rho=0.1, step=1e-3)
-    assert (answer.reason, answer.means) == ("too_few", None)
-    assert 0 < answer.spent.rho_nano < 10**8 * 0.3 / 16
+    assert (answer.reason, answer.value) == ("too_few", None)
+    assert 0 < answer.rho < 0.1 * 0.3 / 16
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,16 @@ def test_an_array_that_is_too_small_costs_one_level():
         ({"k": 0}, "^k: must be at least 1"),
         ({"k": "some"}, "k: must be a whole number or 'auto'"),
         ({"bounds": None}, "bounds: must be given, or else `ball`"),
-        ({"spread": 0.1}, "spread: belongs to methods"),
-        ({"variant": "paper"}, "variant: belongs to methods"),
+        ({"method": "tree", "spread": 0.1}, "spread: belongs to methods 'friendly' and 'ktuples', not to 'tree'"),
+        ({"method": "tree", "variant": "paper"}, "variant: belongs to methods"),
+        ({"center": [0, 0]}, "center: belongs to `ball`"),
         ({"rho": 1e-8}, "^rho: must be larger"),
-        ({"method": "friendly"}, "ball: must be given: it is public, and method 'friendly' needs it"),
-        ({"method": "friendly", "ball": 1.0}, "size_hint: must be given"),
-        ({"method": "friendly", "ball": 1.0, "k": "auto"}, "k: must be a whole number for method 'friendly'"),
+        ({"method": "friendly", "delta": 1e-6}, "size_hint: must be a public guess"),
+        ({"method": "friendly", "size_hint": 9, "spread": 0.1}, "delta: must be in "),
+        (
+            {"method": "friendly", "k": "auto", "delta": 1e-6, "size_hint": 9, "spread": 0.1},
+            "k: must be a whole number for method 'friendly'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(changes, message):

@@ -152,11 +152,12 @@ def test_centers_of_a_tree_are_near_the_truth_at_a_small_budget():
     known = {"rho": 0.05, "step": 1e-4, "bounds": (-1, 1), "method": "tree"}
     for seed in range(5):
         answer = fcstream.private_centers(rows, 3, **known, noise=Noise(SeededEntropy(seed)))
-        assert (answer.status, answer.spent, answer.tuples) == ("released", PrivacyLoss.charge(0.05), None)
-        assert np.abs(answer.centers - middles).max() < 0.005
-        assert np.abs(answer.counts - 2000).max() < 200
+        assert (answer.status, answer.rho, answer.parts["tuples"]) == ("released", 0.05, None)
+        centers, sigma = np.array(answer.value), np.array(answer.sigma)
+        assert np.abs(centers - middles).max() < 0.005
+        assert np.abs(np.array(answer.parts["counts"]) - 2000).max() < 200
         gaps = [np.mean(rows[np.linalg.norm(rows - m, axis=1) < 0.2], axis=0) for m in middles]
-        assert (np.abs(answer.centers - gaps) < 5 * answer.sigma + 2e-3).all()
+        assert (np.abs(centers - gaps) < 5 * sigma + 2e-3).all()
 
 
 def test_records_of_one_place_are_answered_too():
@@ -164,14 +165,14 @@ def test_records_of_one_place_are_answered_too():
         np.full((500, 2), 0.25), 4, rho=1.0, step=1e-3, bounds=([0, 0], [1, 2]), method="tree", noise=Noise()
     )
     assert answer.status == "released"
-    assert answer.centers.shape == (4, 2)
-    assert np.linalg.norm(answer.centers - 0.25, axis=1).min() < 0.01
+    assert np.shape(answer.value) == (4, 2)
+    assert np.linalg.norm(np.array(answer.value) - 0.25, axis=1).min() < 0.01
 
 
 def test_few_records_are_refused_for_one_level():
     answer = fcstream.private_centers(np.zeros((5, 2)), 2, ball=1.0, rho=0.1, step=1e-3, method="tree")
-    assert (answer.reason, answer.centers) == ("too_few", None)
-    assert 0 < answer.spent.rho_nano < 10**8 * 0.42 / 16
+    assert (answer.reason, answer.value) == ("too_few", None)
+    assert 0 < answer.rho < 0.1 * 0.42 / 16
 
 
 def test_a_center_with_few_records_stays_where_the_tree_puts_it():
@@ -192,9 +193,8 @@ def test_a_center_with_few_records_stays_where_the_tree_puts_it():
         ({"bounds": (-1e10, 1e10)}, "bounds: range"),
         ({"tuples": 9}, "tuples: belongs to methods"),
         ({"rho": 1e-8}, "^rho: must be larger"),
-        ({"method": "friendly"}, "bounds: belongs to method 'tree'"),
-        ({"method": "friendly", "bounds": None, "size_hint": 9}, "ball: must be given: it is public, and method 'fr"),
-        ({"method": "friendly", "bounds": None, "ball": 1.0}, "size_hint: must be given"),
+        ({"method": "friendly", "bounds": None, "size_hint": 9}, "bounds: must be given, or else `ball`"),
+        ({"method": "friendly", "bounds": None, "ball": 1.0, "delta": 1e-6}, "size_hint: must be a public guess"),
     ],
 )
 def test_what_does_not_fit_is_named(changes, message):
@@ -281,4 +281,4 @@ def test_how_many_clusters_is_chosen_on_the_points():
     known = {"rho": 0.5, "step": 1e-4, "bounds": (-1, 1), "method": "tree"}
     for seed in range(3):
         answer = fcstream.private_centers(rows, "auto", **known, noise=Noise(SeededEntropy(seed)))
-        assert len(answer.centers) == 3
+        assert len(answer.value) == 3
