@@ -45,6 +45,8 @@ MEMORY = 4096
 """Number of messages whose identities are remembered; a source with identities may not have more unacknowledged
 messages.
 """
+LONGEST_S = 600
+"""Seconds after which a segment is followed by another one, so that what was sealed long ago is deleted."""
 MIN_BYTES = 1 << 20
 UNREADABLE = b"\xc1"
 """Stands for a message that is too large: it is not text, and MessagePack never uses this byte."""
@@ -146,6 +148,7 @@ class Spool:
         self.torn: str | None = None
         self._memory = MEMORY if memory is None else memory
         self._ids: OrderedDict[bytes, None] = OrderedDict()
+        self._begun_s = time.monotonic()
         self._sizes: dict[int, int] = {}  # bytes of a segment by its first record, ascending
         self._recent = SpooledRecords(0, 0, [], [])  # what was appended last, so that it need not be read again
         # The record with which the next frame begins, and the frames from there on.
@@ -269,9 +272,12 @@ class Spool:
             self.discard_before(number)
 
     def discard_before(self, number: int) -> None:
-        """Delete the segments that hold only records before this one (and before `position`)."""
+        """Delete the segments that hold only records before this one (and before `position`).
+
+        Where these are all, the last segment goes too: no message outlives its windows because no other comes.
+        """
         last = next(reversed(self._sizes))
-        if number >= self.end > last and (self.is_full or self._sizes[last] > self._segment_bytes // 2):
+        if min(number, self.position) >= self.end > last:
             self._start()
         for first, following in list(pairwise(self._sizes)):
             if following <= min(number, self.position):
@@ -416,12 +422,13 @@ class Spool:
         if "last" in self._fds:
             os.close(self._fds["last"])
         self._fds["last"] = file
-        self._sizes[self.end] = _frame_size(rows)
+        self._sizes[self.end], self._begun_s = _frame_size(rows), time.monotonic()
 
     def _write(self, rows: SpooledRecords, sync: Callable[[int], object] | None) -> None:
         size = _frame_size(rows)
         last = next(reversed(self._sizes))
-        if self.end > last and self._sizes[last] + size > self._segment_bytes:
+        is_old = time.monotonic() - self._begun_s > LONGEST_S
+        if self.end > last and (is_old or self._sizes[last] + size > self._segment_bytes):
             self._start()
             last = self.end
         file, start = self._fds.get("last", -1), self._sizes[last]

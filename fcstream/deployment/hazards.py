@@ -372,7 +372,7 @@ def _security(facts: DeploymentFacts) -> Answer:
     config = facts.config
     parts = ["Raw records lie in memory until their window is closed"]
     if config.source is not None and config.source.spool is not None:
-        parts.append("in the spool on disk until it is answered")
+        parts.append("in the spool on disk until it is answered or little longer")
     parts.append("and at the source for as long as that keeps them")
     kept = "is in memory and ends with the process" if facts.keeping.forgets else "must be kept"
     text = ", ".join(parts) + f". The ledger holds no records; it {kept}."

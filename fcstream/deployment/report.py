@@ -6,6 +6,7 @@ from . import mechanisms, promise, running
 from .document import DeploymentReport, HazardAnswer
 from .facts import DeploymentFacts, day
 from .hazards import hazards
+from .personal_data import personal_data
 
 
 def report_of(facts: DeploymentFacts) -> DeploymentReport:
@@ -41,6 +42,7 @@ def report_of(facts: DeploymentFacts) -> DeploymentReport:
             running.parameters(facts),
             running.spending(facts),
             questions,
+            personal_data(facts),
             running.not_covered(facts),
             running.versions(facts),
             running.proofs(facts),

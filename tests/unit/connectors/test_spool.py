@@ -57,7 +57,7 @@ def test_modes_and_files(tmp_path):
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in spool.folder.iterdir()} == {
         "lock": 0o600,
         "position": 0o600,
-        f"{0:020d}.rows": 0o600,
+        f"{1:020d}.rows": 0o600,
     }
     spool.close()
     spool.close()
@@ -433,3 +433,21 @@ def test_a_queue_tells_envelopes_through_the_spool(tmp_path):
     assert (list(batch.users), batch.times_ms.tolist()) == (["a", "b"], chunk.timestamps_ms[1:].tolist())
     assert [(each.reason, each.field) for each in batch.rejections] == [("missing", "@topic")]
     source.close()
+
+
+def test_no_message_outlives_its_windows_because_no_other_comes(tmp_path, monkeypatch):
+    """The last segment was kept until it was half full: for days, if little comes."""
+    with contextlib.closing(Spool(tmp_path / "spool", MIB)) as spool:
+        spool.append([b"secret one", b"secret two"])
+        spool.commit(1)
+        assert b"secret" in b"".join(path.read_bytes() for path in segments(spool.folder))
+        spool.commit(2)
+        assert b"secret" not in b"".join(path.read_bytes() for path in segments(spool.folder))
+        for number in range(5):  # what never rests is divided by time
+            spool.append([b"secret %d" % number])
+            spool.commit(2 + number)
+            monkeypatch.setattr(module, "LONGEST_S", -1 if number == 2 else 600)
+        left = b"".join(path.read_bytes() for path in segments(spool.folder))
+        assert (b"secret 0" in left, b"secret 4" in left) == (False, True)
+    with contextlib.closing(Spool(tmp_path / "spool", MIB)) as spool:
+        assert (spool.position, spool.end) == (6, 7)

@@ -38,7 +38,7 @@ pytest.importorskip("matplotlib")
 MADE = 1_790_000_000_000
 SECTIONS = [
     *("summary", "released", "protected", "guarantee", "losses", "mechanisms", "noise", "parameters", "spent"),
-    *("hazards", "limits", "versions", "proofs", "words"),
+    *("hazards", "personal-data", "limits", "versions", "proofs", "words"),
 ]
 COUNT = {**BARE, "kind": "count"}
 USERS = {

@@ -66,6 +66,14 @@ PAGE = {"service": {"listen": "127.0.0.1:1", "page": True}}
 STREAM = {"stream": {"unit": "stream"}, "release": COUNT, "budget": EXACT}
 USERS = {"stream": USER, "release": COUNT, "budget": EXACT}
 EVENTS = {"release": COUNT, "budget": EXACT}
+SPOOL = {"source": {"url": "mqtt://host/topic", "spool": "sp"}, "window": {**LIVE, "clock": "broker"}}
+TOGETHER = {"stream": USER | KEYS | {"key_budgets": "shared"}, "release": COUNT, "budget": EXACT}
+SECRET = {"ledger": {"url": "sqlite:l.db", "user_key": "env:SECRET"}}
+DEAD, COUNTERS = (
+    {"dead_letter": {"url": "jsonl:d", "max_bytes": 100_000}},
+    {"service": {"listen": "127.0.0.1:1", "counters": True}},
+)
+TOTAL = {"release": {**BARE, "kind": "total", "of": "count", "epoch": 4, "rho": 0.1}, "budget": EXACT}
 
 # What a sentence says, a configuration of which it is true, and a change of one setting that makes it false.
 FACTS = [
@@ -114,6 +122,19 @@ FACTS = [
     ("drawn in floating point", EVENTS | {"release": PAPER}, {"release": NO_PAPER}),
     ("from the stream's first run on, ", EVENTS | {"window": LIVE}, {"window": FILES}),
     ("The schedule ends before that, or with it", STREAM, {"window": {"end": "1970-01-02T00:00:00Z"}}),
+    ("whole messages as they were sent", STREAM | SPOOL, {"source": {"url": "jsonl:x", "spool": None}}),
+    ("or with the whole spool", STREAM | SPOOL, {"source": {"url": "jsonl:x", "spool": None}}),
+    ("Sooner only at the source; the promise stands", STREAM, SPOOL),
+    ("of each user, with the name", USERS, {"stream": {"unit": "event", "user": None}}),
+    ("user key, in `", TOGETHER, {"stream": {"key_budgets": "divided"}}),
+    ("l.db.user-key", TOGETHER, {"ledger": {"user_key": "env:SECRET"}}),
+    ("the environment variable SECRET", TOGETHER | SECRET, {"ledger": {"user_key": None}}),
+    ("Deleting the user key ends the stream", TOGETHER, {"stream": {"key_budgets": "divided"}}),
+    ("positions, up to 100,000 bytes of a file; no contents", STREAM | DEAD, {"dead_letter": {"max_bytes": 200_000}}),
+    ("exact numbers of records, for operators", STREAM | COUNTERS, {"service": {"counters": False}}),
+    ("exact running totals of the current epoch", TOTAL, {"release": COUNT | {"epoch": None, "of": None}}),
+    ("for ever: it is the promise", STREAM, MEMORY),
+    ("holds nothing to delete for one person", STREAM, MEMORY),
     ("`memory:`", STREAM | MEMORY, {"ledger": {"url": "sqlite:l.db"}}),
     ("numbers may be negative, and carry `sigma`", STREAM, {"release": MEDIAN}),
 ]  # fmt: skip
