@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import FcstreamError
 from ..formats.envelopes import NO_FIELDS, AskedFields
@@ -37,9 +38,9 @@ class SharedSpool(Spool):
         Whoever holds it sees the spool between two changes.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, **clocks: Any) -> None:
         self.lock = threading.RLock()
-        super().__init__(folder, max_bytes, memory=remembered(max_bytes))
+        super().__init__(folder, max_bytes, memory=remembered(max_bytes), **clocks)
 
     @property
     def remembers(self) -> int:

@@ -38,6 +38,7 @@ import numpy as np
 from ..errors import ConfigError, SourceError
 from ..runtime.disk import lock_file, sync_folder
 from ..runtime.undo import on_error
+from ..runtime.wall_clock import ACCEPTANCE, NOTES
 from .quarantine import FILES
 
 LOG = logging.getLogger("fcstream.connectors.spool")
@@ -60,6 +61,13 @@ _FRAME, _CRC = struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
 _HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
 _END = b"\n"  # not zero, so that a hole in a file does not look like an end
 _NAME = re.compile(r"(\d{20})\.rows")
+_OWN = (
+    "lock",
+    "position",
+    "position.new",
+    *FILES,
+    *(name + end for name in (NOTES, ACCEPTANCE) for end in ("", ".new")),
+)
 
 
 class SpooledRecords(NamedTuple):
@@ -107,6 +115,9 @@ class Spool:
     clock : callable, optional
         Returns Unix milliseconds. If it is set back, receipt times stay the same until it has caught up, after a
         restart too.
+    bounds : callable, optional
+        Returns the earliest and the latest time that it may be now, where a jump of the clock has made that doubtful
+        (`WallClock.bounds_ms`). Records then have both, so that whichever is right makes none of them late.
     memory : int, optional
         Number of messages whose identities are remembered, `MEMORY` by default; each takes 16 bytes in every segment.
 
@@ -135,6 +146,7 @@ class Spool:
         segment_bytes: int | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         memory: int | None = None,
+        bounds: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         if max_bytes < MIN_BYTES:
             raise ConfigError(f"must be at least {MIN_BYTES}, got {max_bytes}", "source.spool_bytes")
@@ -143,6 +155,7 @@ class Spool:
         self.is_full = False
         self._segment_bytes = min(segment_bytes or min(max_bytes // 16, 1 << 26), max_bytes // 4)
         self._clock = clock
+        self._bounds = bounds or (lambda: (clock(),) * 2)
         self._receipt_ms = 0
         self.alive_ms: int | None = None
         self.torn: str | None = None
@@ -215,7 +228,9 @@ class Spool:
             sizes = [len(body) + len(envelope) + 4 for body, envelope in zip(bodies, envelopes, strict=True)]
         else:
             sizes, envelopes = list(map(len, bodies)), ()
-        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps else 0)
+        earliest, latest = self._bounds()
+        is_doubtful = earliest < latest
+        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps or is_doubtful else 0)
         frames = 2 * (_HEAD + _TAIL) + ID_BYTES * self._memory  # room for the beginning of a new segment
         room = self.max_bytes - self.stored_bytes - frames
         count = sum(total <= room for total in accumulate(size + each for size in sizes))
@@ -227,15 +242,17 @@ class Spool:
             )
         self.is_full = count < len(bodies)
         if count:
-            receipt = max(self._receipt_ms, self._clock())
-            arrivals = [
-                receipt if timestamp is None else max(0, min(timestamp, receipt)) for timestamp in timestamps[:count]
-            ]
+            base = max(self._receipt_ms, self._clock())
+            receipt = max(latest, base)
+            floor = min(earliest, base) if is_doubtful else receipt
+            given = timestamps[:count] or [None] * (count if is_doubtful else 0)
+            arrivals = [floor if timestamp is None else max(0, min(timestamp, receipt)) for timestamp in given]
             rows = SpooledRecords(
                 self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals, envelopes[:count]
             )
             with self._telling("written"):
                 self._write(rows, sync)
+            self._receipt_ms = base
         return count
 
     def read(self, number: int) -> SpooledRecords:
@@ -314,7 +331,7 @@ class Spool:
         for path in absent:
             sync_folder(path.parent)
         for name in os.listdir(self.folder):
-            if name not in ("lock", "position", "position.new", *FILES) and not _NAME.fullmatch(name):
+            if name not in _OWN and not _NAME.fullmatch(name):
                 raise SourceError(
                     f"{self.folder} must be for the spool alone, it holds {name!r}: choose another folder"
                 )
@@ -365,7 +382,8 @@ class Spool:
                     if not broken.torn:
                         raise self._damaged(last) from None
                     break
-                self.end, sound, self._receipt_ms = number, file.tell(), rows.receipt_ms
+                self.end, sound = number, file.tell()
+                self._receipt_ms = min([rows.receipt_ms, *rows.timestamps])  # the last one may have been doubtful
                 self._remember(rows.ids)
         if not sound:
             self.end = 0
@@ -435,7 +453,7 @@ class Spool:
         with on_error(self._undo, lambda: os.ftruncate(file, start)):
             _write_all(file, _frame(rows), start, sync)
         self._sizes[last] = start + size
-        self._recent, self._receipt_ms, self.end = rows, rows.receipt_ms, self.end + len(rows.bodies)
+        self._recent, self.end = rows, self.end + len(rows.bodies)
         self._remember(rows.ids)
 
     def _undo(self, action: Callable[[], object]) -> None:

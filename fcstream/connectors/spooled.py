@@ -43,14 +43,14 @@ class CatchUp:
 
     def __init__(self, allowance_ms: int, clock: Callable[[], int]) -> None:
         self._allowance_ms, self._clock = allowance_ms, clock
-        self._until_ms = self._arrival_ms = 0
+        self._begun_ms = self._until_ms = self._arrival_ms = 0
 
     def begin(self, alive_ms: int | None) -> None:
         """Note that a pause ended during which nobody read the queue, since `alive_ms` (None: it was never read).
 
         Windows wait as long as the pause was, but at least 5 seconds and at most the allowance.
         """
-        now = self._clock()
+        now = self._begun_ms = self._clock()
         self._arrival_ms = now - self._allowance_ms if alive_ms is None else min(alive_ms, now)
         pause_ms = _MIN_PAUSE_MS if alive_ms is None else max(_MIN_PAUSE_MS, now - alive_ms)
         self._until_ms = now + min(self._allowance_ms, pause_ms)
@@ -62,7 +62,7 @@ class CatchUp:
 
     @property
     def is_on(self) -> bool:
-        return self._clock() < self._until_ms
+        return self._begun_ms <= self._clock() < self._until_ms  # a clock that was set back does not prolong it
 
 
 class SpooledSource:

@@ -27,11 +27,12 @@ from ..ledgers.base import max_loss, part_name
 from ..ledgers.history import utc
 from ..noise.samplers import Noise
 from ..releases.base import Release, from_lines
+from ..runtime.wall_clock import WallClock
 from ..runtime.words import many
 from ..stream.admission import admit, part_codes, reject
 from .engine import Engine
 from .first_window import FirstWindow
-from .intake import OnRejection, clock_ms
+from .intake import OnRejection
 from .keyed import KeyedEngine
 from .progress import warn_of_loss
 from .routing import distribute
@@ -63,7 +64,7 @@ class DiscoveringEngine(KeyedEngine):
     ledgers : mutable mapping of str to Ledger, optional
         Ledgers in memory by key, in which new ones are put; the empty key stands for the search. By default streams of
         the one ledger of ``[ledger] url``.
-    noise, on_rejection
+    noise, on_rejection, clock
         See `Engine`.
 
     Raises
@@ -98,8 +99,9 @@ class DiscoveringEngine(KeyedEngine):
         ledgers: MutableMapping[str, Ledger] | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
+        clock: WallClock | None = None,
     ) -> None:
-        job = self._prepare(config, on_rejection)
+        job = self._prepare(config, on_rejection, clock)
         if job.finder is None:
             raise ConfigError("must say how keys are found: `KeyedEngine` answers declared ones", "stream.keys")
         self._found, self._closes_together = job.finder, True
@@ -123,9 +125,13 @@ class DiscoveringEngine(KeyedEngine):
             ledger = self._ledger = self._open_ledgers([FINDER], [self._found.job.terms], beside)[0]
             undo.callback(ledger.close)
             self._start = FirstWindow(job, ledger, ledger.last_sealed() is not None)
-            if job.clock == "wall":
-                self._start.begin(clock_ms())
-            self._finder = Engine(self.config, key=FINDER, ledger=ledger, noise=noise)
+            if self.clock is not None:
+                last, period_ms = ledger.last_sealed(), self._found.job.schedule.length_ms
+                first = None if self._start.index is None else job.schedule.window(self._start.index).open_ms
+                known = first if last is None else last[0].close_ms
+                self.clock.compare(known, job.backlog_ms + period_ms)  # its keys may be a period further
+                self._start.begin(self.clock.now_ms())
+            self._finder = Engine(self.config, key=FINDER, ledger=ledger, noise=noise, clock=self.clock)
             self._finder.exhaustion.report_to(self.exhaustion)
             undo.callback(lambda: self._try_each_part(Engine.abort))
             if self._start.index is not None:
@@ -476,6 +482,7 @@ class DiscoveringEngine(KeyedEngine):
                     noise=self._noise,
                     on_rejection=self._on_rejection,
                     first_window=first,
+                    clock=self.clock,
                 )
                 parts[key].exhaustion.report_to(self.exhaustion)
             undo.pop_all()

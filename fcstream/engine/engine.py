@@ -21,11 +21,12 @@ from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
 from ..releases.base import Release, from_lines
 from ..runtime.undo import on_error
+from ..runtime.wall_clock import WallClock
 from ..stream.admission import admit
 from .closing import AskedWindows, DrawnWindows, WindowCloser
 from .exhaustion import Exhaustion
 from .first_records import FirstRecords
-from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .intake import FloatTypes, OnRejection, Rejections, clock_of, closing_moment, closing_time, compared, read_pushed
 from .outbox import Outbox
 from .progress import Progress, warn_of_loss
 from .records import CounterFactory, OpenRecords, default_counters
@@ -56,6 +57,8 @@ class Engine:
         `CounterFactory`.
     first_window : int, optional
         Index of the first window, where other streams decide it.
+    clock : WallClock, optional
+        With clock ``wall`` what tells the time; by default this machine's clock, whose jumps `clock.hold` tells.
 
     Raises
     ------
@@ -99,6 +102,7 @@ class Engine:
         on_rejection: OnRejection | None = None,
         stores: CounterFactory = default_counters,
         first_window: int | None = None,
+        clock: WallClock | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = self.config.job.for_key(key)
@@ -124,8 +128,9 @@ class Engine:
         self.first_records = FirstRecords(job)
         self._lock = threading.RLock()
         self._closed = False
-        if job.clock == "wall" and not self._begins_with_others:
-            self.begin(clock_ms())
+        self.clock = clock_of(job, clock)
+        if self.clock is not None and not self._begins_with_others:
+            self.begin(compared(self.clock, job, self.parts))
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> Engine:
@@ -151,7 +156,7 @@ class Engine:
 
     @property
     def answered(self) -> int:
-        """Number of the schedule's windows that had a release before this engine started."""
+        """Number of windows that had a release before this engine started."""
         return self._progress.answered_before
 
     @property
@@ -248,7 +253,8 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, None, self._types)
+            given = times_ms, points, arrival_ms, positions, ids, None, self._types, self.clock
+            batch, arrivals = read_pushed(self.job, *given)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             return self.tick()
@@ -268,11 +274,9 @@ class Engine:
                 self.fix(self._ledger.keep_setting(*proposed))
 
     def tick(self) -> list[Release]:
-        """Do what `push` does without records: acknowledge what was returned, and with clock ``wall`` close what is
-        due.
-        """
+        """Do what `push` does without records: acknowledge, and with clock ``wall`` close what is due."""
         with self._lock:
-            self._acknowledge_and_close(clock_ms() if self.job.clock == "wall" else None)
+            self._acknowledge_and_close(closing_time(self.clock))
             return self._outbox.take()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
@@ -318,25 +322,23 @@ class Engine:
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int) -> list[Release]:
+    def advance(self, now_ms: int | None = None) -> list[Release]:
         """Close every window whose close + lateness lies before the public time `now_ms`; returns their releases.
 
-        By this call the caller states that no record that arrived before `now_ms` is still to come. The first call for
-        a new stream fixes its first window, see `begin`. After a pause a call closes about `MAX_WINDOWS_AT_ONCE`
-        windows: call again while `windows_due` is not 0. With clock ``eof`` time does not close windows, and nothing
-        happens.
+        With clock ``wall`` this machine's clock by default, and nothing is closed while `clock.hold` says why. By this
+        call the caller states that no record that arrived before `now_ms` is still to come. The first call for a new
+        stream fixes its first window, see `begin`. After a pause a call closes about `MAX_WINDOWS_AT_ONCE` windows:
+        call again while `windows_due` is not 0. With clock ``eof`` nothing happens.
         """
         with self._lock:
-            now = read_closing_moment(self.job, now_ms)
-            if self.job.clock != "eof" and not self._closed:
+            now = closing_moment(self.job, self.clock, now_ms)
+            if now is not None and not self._closed:
                 self.begin(now)
-            self._acknowledge_and_close(None if self.job.clock == "eof" else now)
+            self._acknowledge_and_close(now)
             return self._outbox.take()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
-        """Close the windows due at `now_ms` (None: all of a schedule with an end), and yield one group of releases at a
-        time.
-        """
+        """Close what is due at `now_ms` (None: all of a schedule with an end), and yield one group of releases each."""
         if now_ms is not None:
             self.begin(now_ms)
         self.first_records.check()
@@ -452,9 +454,7 @@ class Engine:
             return self._outbox.take()
 
     def unpublished(self) -> list[Release]:
-        """Return what was sealed before a crash and may not have been published: call it at the start, and publish the
-        result.
-        """
+        """Return what was sealed before a crash and may not have been published, to be published at the start."""
         with self._lock:
             return self._outbox.unpublished()
 

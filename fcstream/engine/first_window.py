@@ -54,7 +54,8 @@ class FirstWindow:
     def begin(self, now_ms: int) -> bool:
         """Fix the first window; returns False if it was known already.
 
-        It is the window that was open when this object was made, or at the public time `now_ms` if that is earlier.
+        It is the window that was open when this object was made, or at the public time `now_ms` if that is earlier;
+        with clock ``wall`` the one at `now_ms`, since this machine's clock may have jumped (`WallClock`).
         """
         proposed = self.propose(now_ms)
         if proposed is not None:
@@ -66,7 +67,8 @@ class FirstWindow:
         if self.index is not None:
             return None
         schedule = self._job.schedule
-        first = schedule.window(schedule.first_open(min(self._made_ms, now_ms) - self._job.backlog_ms))
+        begin_ms = now_ms if self._job.clock == "wall" else min(self._made_ms, now_ms)
+        first = schedule.window(schedule.first_open(begin_ms - self._job.backlog_ms))
         return self._name, str(first.open_ms)
 
     def fix(self, kept: str) -> None:

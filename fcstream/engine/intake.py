@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,27 +17,64 @@ from ..formats.frames import FloatTypes as FloatTypes
 from ..formats.frames import columns_of, read_points, read_rows_by_name, read_table, rows_of
 from ..formats.rejections import tallied
 from ..formats.rows import identified, read_moment, read_push
+from ..runtime.wall_clock import WallClock
 
 LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
 OnRejection = Callable[[Sequence[Rejection]], object]
 
 
-def clock_ms() -> int:
-    """Return the time of this machine's clock."""
-    return time.time_ns() // 1_000_000
-
-
-def read_closing_moment(job: Job, now_ms: Any) -> int:
-    """Read the time up to which windows are to be closed.
+def clock_of(job: Job, given: WallClock | None) -> WallClock | None:
+    """Return the clock of an engine: the one that it was given, or this machine's with clock ``wall``, else None.
 
     Raises
     ------
     ConfigError
-        It is no time, or lies a day ahead of this machine's clock with clock ``wall``.
     """
+    if job.clock != "wall":
+        return None
+    return given or WallClock(job.terms.stream, job.schedule.lateness_ms)
+
+
+def compared(clock: WallClock, job: Job, engines: Sequence[Any], slack_ms: int = 0) -> int:
+    """Compare a clock with the newest window that lies behind any of some engines, and return its time.
+
+    The clock may be `slack_ms` further ahead than else, see `WallClock.compare`.
+    """
+    past = [(each.job.schedule, each.next_index - 1) for each in engines if each.next_index]
+    closes = [schedule.window(index).close_ms for schedule, index in past]
+    clock.compare(max(closes, default=None), job.backlog_ms + slack_ms)
+    return clock.now_ms()
+
+
+def closing_time(clock: WallClock | None) -> int | None:
+    """Return the time up to which a clock closes windows; None without one, and while it has jumped."""
+    return None if clock is None or clock.hold is not None else clock.now_ms()
+
+
+def closing_moment(job: Job, clock: WallClock | None, now_ms: Any = None) -> int | None:
+    """Return the time up to which windows are to be closed: the one given, or with clock ``wall`` that of the clock.
+
+    None with the clock ``eof``, and while the clock holds windows open because it has jumped.
+
+    Raises
+    ------
+    ConfigError
+        It is no time, is missing with another clock, or lies a day ahead of this machine's clock with clock ``wall``.
+    """
+    if now_ms is None:
+        if clock is None:
+            raise ConfigError(
+                f"must be given with clock = {job.clock!r}: this machine's clock closes windows with 'wall' only",
+                "now_ms",
+            )
+        return closing_time(clock)
     now = read_moment(now_ms, "now_ms")
-    if job.clock == "wall" and now > clock_ms() + _DAY_MS:
+    if clock is None:
+        return None if job.clock == "eof" else now
+    if clock.hold is not None:
+        return None
+    if now > clock.now_ms() + _DAY_MS:
         raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
     return now
 
@@ -52,22 +88,26 @@ def read_pushed(
     ids: Any,
     keys: Any = None,
     types: FloatTypes | None = None,
+    clock: WallClock | None = None,
 ) -> tuple[Batch, NDArray[np.int64] | None]:
     """Split a push into rows that can be read, rejections, and arrivals; see `Engine.push`.
 
-    `types` has the floats of the first data frame's columns, and is filled by it.
+    `types` has the floats of the first data frame's columns, and is filled by it. After a jump of the `clock` a record
+    counts as arrived when it was measured, if it may be that time now.
 
     Raises
     ------
     ConfigError
         The shapes are wrong, or an argument is missing or must be left out.
     """
+    bounds = None
     if job.clock == "eof":
         arrival_ms = None
-    elif arrival_ms is None and job.clock == "broker":
+    elif arrival_ms is None and clock is None:
         raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
-    elif arrival_ms is None:
-        arrival_ms = clock_ms()
+    elif arrival_ms is None and clock is not None:
+        bounds = clock.bounds_ms()
+        arrival_ms = bounds[1]
     schema = job.schema if job.key is None else replace(job.schema, key=None)  # all of one key's part
     if (rows := rows_of(times_ms)) is not None:
         _refuse_others(points, ids, keys)
@@ -85,7 +125,10 @@ def read_pushed(
     else:
         _refuse_others(points, ids, keys)
         batch, n = read_table(schema, times_ms, types)
-    return identified(batch, n, positions, arrival_ms)
+    batch, arrivals = identified(batch, n, positions, arrival_ms)
+    if bounds is not None and bounds[0] != bounds[1]:
+        arrivals = np.clip(batch.times_ms, *bounds)
+    return batch, arrivals
 
 
 def _refuse_others(points: Any, ids: Any, keys: Any) -> None:

@@ -25,11 +25,12 @@ from ..noise.samplers import Noise
 from ..releases.base import Release
 from ..runtime.garbage import paused_garbage_collection
 from ..runtime.undo import on_error
+from ..runtime.wall_clock import WallClock
 from ..stream.admission import part_codes
 from .engine import MAX_WINDOWS_AT_ONCE, Engine
 from .exhaustion import Exhaustion
 from .first_records import FirstRecords
-from .intake import FloatTypes, OnRejection, Rejections, clock_ms, read_closing_moment, read_pushed
+from .intake import FloatTypes, OnRejection, Rejections, clock_of, closing_moment, closing_time, compared, read_pushed
 from .records import CounterFactory, default_counters
 from .routing import RoutedRecords, distribute, route
 from .shared_users import UserAccount, account_of
@@ -62,7 +63,7 @@ class KeyedEngine:
         The declared keys whose streams this engine releases; by default all. Others belong to other processes.
     ledgers : mapping of str to Ledger, optional
         Open ledgers by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
-    noise, on_rejection, stores
+    noise, on_rejection, stores, clock
         See `Engine`.
 
     Raises
@@ -102,8 +103,9 @@ class KeyedEngine:
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
         stores: CounterFactory = default_counters,
+        clock: WallClock | None = None,
     ) -> None:
-        job = self._prepare(config, on_rejection)
+        job = self._prepare(config, on_rejection, clock)
         if job.finder is not None:
             raise ConfigError("must be declared: `DiscoveringEngine` answers streams that find theirs", "stream.keys")
         if not job.keys:
@@ -130,15 +132,16 @@ class KeyedEngine:
                 undo.callback(ledger.close)
             for key in mine:
                 self._engines[self._index[key]] = _KeyPart(
-                    self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
-                )
+                    self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores,
+                    clock=self.clock,
+                )  # fmt: skip
             for part in self.parts:
                 part.exhaustion.report_to(self.exhaustion)
             if account is not None:
                 account.attach(self.parts)
             self._joint = None if is_shared else joint_ledger([engine.ledger for engine in self.parts])
-            if self.job.clock == "wall":
-                self.begin(clock_ms())
+            if self.clock is not None:
+                self.begin(compared(self.clock, job, self.parts))
             undo.pop_all()
 
     def _open(self, keys: Sequence[str], noise: Noise | None) -> tuple[dict[str, Ledger], UserAccount | None]:
@@ -154,10 +157,13 @@ class KeyedEngine:
             account = account_of(self.config, shared, noise)
         return {key: account.part(key, ledger) for key, ledger in zip(keys, own, strict=True)}, account
 
-    def _prepare(self, config: Config | Mapping[str, Any], on_rejection: OnRejection | None) -> Job:
+    def _prepare(
+        self, config: Config | Mapping[str, Any], on_rejection: OnRejection | None, clock: WallClock | None
+    ) -> Job:
         """Make what no key's engine holds."""
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         self.job = self.config.job
+        self.clock = clock_of(self.job, clock)
         self.rejections = Rejections(self.job.terms.stream, on_rejection)
         self._types: FloatTypes = {}
         self.first_records = FirstRecords(self.job)
@@ -248,13 +254,13 @@ class KeyedEngine:
         """Take records; see `Engine.push`. `keys` holds the key of each record, as text or a whole number."""
         with self._lock:
             given = times_ms, points, arrival_ms, positions, ids, keys
-            batch, arrivals = read_pushed(self.job, *given, self._types)
+            batch, arrivals = read_pushed(self.job, *given, self._types, self.clock)
             self.take(batch, arrivals, identified=positions is not None)
             self.rejections.warn()
             for part in self.parts:
                 if part.rejections.counts:
                     part.rejections.warn()
-            return self._close_due(clock_ms() if self.job.clock == "wall" else None)
+            return self._close_due(closing_time(self.clock))
 
     def take(
         self,
@@ -313,13 +319,12 @@ class KeyedEngine:
                     engine.fix(value)
         self._has_begun = True
 
-    def advance(self, now_ms: int) -> list[Release]:
+    def advance(self, now_ms: int | None = None) -> list[Release]:
         """See `Engine.advance`."""
         with self._lock:
-            now = read_closing_moment(self.job, now_ms)
-            if self.job.clock == "eof":
-                return self._close_due(None)
-            self.begin(now)
+            now = closing_moment(self.job, self.clock, now_ms)
+            if now is not None:
+                self.begin(now)
             return self._close_due(now)
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:

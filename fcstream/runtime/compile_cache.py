@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -73,6 +74,9 @@ def _up(path: str) -> list[str]:
         path = parent
 
 
+compiled = threading.Event()
+"""Cleared while a process compiles what it needs, and must use none of it yet."""
+compiled.set()
 _watchers: list[Callable[[], object]] = []
 
 

@@ -51,7 +51,7 @@ class ExternalCalls:
 
     @contextmanager
     def calling(self, part: str) -> Iterator[None]:
-        """Mark the block as a call to the source, the sink or the ledger, or as a wait for kernels."""
+        """Mark the block as a call to the source, the sink or the ledger."""
         wait = ExternalCall(part)
         token = _CALL.set(wait)
         self._waits.append(wait)
@@ -82,8 +82,6 @@ class ExternalCalls:
         if found is None or found[1] < SLOW_S:
             return None
         part, seconds, why = found
-        if part == "kernels":
-            return f"kernels have been compiled for {seconds:.0f} s"
         return f"the {part} has not answered for {seconds:.0f} s" + (f": {why}" if why else "")
 
     def part_of(self, error: BaseException) -> str | None:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..noise.samplers import Noise
+from ..runtime.compile_cache import compiled
 
 _SCALE = 4
 _ASK_S = 1.0
 _TOLD_S = 900.0  # seconds that a warning stays after the alarm went off
 _FEW = 40  # a noisy count up to this is taken for 0; it covers the noise of all periods of a year
 _OF_CONTENT = ("broken", "too_large", "slow")  # reasons of refusals that depend on what is sent
-_NOT_UNUSABLE = ("late", "window_closed", "duplicate")
+_TOO_LATE = ("late", "window_closed")
 USUAL = 100
 """Number of records at which an alarm goes off, about."""
 
@@ -49,7 +50,7 @@ class Alarm:
     def reset(self) -> None:
         """Start again with a count of 0 and a new threshold."""
         self._count = 0
-        self._threshold = USUAL + self._draw()
+        self._threshold: int | None = None  # drawn when it is needed first, since noise may have to be compiled
 
     def add(self, count: int) -> None:
         """Count records."""
@@ -57,8 +58,12 @@ class Alarm:
 
     def rings(self) -> bool:
         """Return whether the alarm goes off, and if so reset it. Must be called at moments that do not depend on
-        records.
+        records. While noise is compiled it does not.
         """
+        if not compiled.is_set():
+            return False
+        if self._threshold is None:
+            self._threshold = USUAL + self._draw()
         is_over = self._count + self._draw() >= self._threshold
         if is_over:
             self.reset()
@@ -166,7 +171,7 @@ class RefusalWatch:
 
 
 class UnusableWatch:
-    """Warns when hardly any record that came within a period could be used.
+    """Warns when hardly any record that came within a period could be used, or was in time.
 
     Parameters
     ----------
@@ -177,13 +182,16 @@ class UnusableWatch:
     kind : str
         Kind of the warning.
     noise : Noise, optional
+    fault : callable, optional
+        Called as `warn` when hardly any record came in time, with which a stream is not ready. That is over when
+        records come in time, or after a quarter of an hour (two periods if that is more) in which it was not found.
 
     Privacy
     -------
     Protects one record, present or absent. Everything that it ever reports costs 0.25-DP with delta = 0 (rho = 0.03125
-    as zCDP): each period has a histogram of two bins, used and not used, with discrete Laplace noise of scale 4; a
-    record is in one bin of one period, and periods end by a clock. It is not charged to the ledger, see `Alarm`.
-    Records that come too late are not counted.
+    as zCDP): each period has a histogram of three bins, used, not used and too late, with discrete Laplace noise of
+    scale 4; a record is in one bin of one period, and periods end by a clock. It is not charged to the ledger, see
+    `Alarm`; a record that comes too late is counted in a `LateWatch` besides.
 
     Source
     ------
@@ -196,13 +204,15 @@ class UnusableWatch:
         period_s: float = 60.0,
         kind: str = "unusable",
         noise: Noise | None = None,
+        fault: Callable[[str, str | None], object] = lambda _, __: None,
     ) -> None:
-        self._warn, self._period_s, self._kind = warn, period_s, kind
+        self._warn, self._period_s, self._kind, self._fault = warn, period_s, kind, fault
         self._noise = noise or Noise()
+        self._over_at = 0.0
         self._begin()
 
     def _begin(self) -> None:
-        self._used = self._unusable = 0
+        self._used = self._unusable = self._late = 0
         self._ask_at = time.monotonic() + self._period_s
 
     def note(self, records: int, rejected: Mapping[str, int]) -> None:
@@ -211,15 +221,28 @@ class UnusableWatch:
         Asks whether to warn when a period is over.
         """
         # first, so that records which came after the period's end do not count in it
-        if time.monotonic() >= self._ask_at:
+        if time.monotonic() >= self._ask_at and compiled.is_set():
             self._ask()
-        late = sum(rejected.get(reason, 0) for reason in _NOT_UNUSABLE)
-        unusable = sum(rejected.values()) - late
+        late = sum(rejected.get(reason, 0) for reason in _TOO_LATE)
+        unusable = sum(rejected.values()) - late - rejected.get("duplicate", 0)
         self._unusable += unusable
+        self._late += late
         self._used += max(0, records - late - unusable)
 
     def _ask(self) -> None:
-        used, unusable = (np.array([self._used, self._unusable]) + self._noise.discrete_laplace(_SCALE, 2)).tolist()
+        bins = np.array([self._used, self._unusable, self._late])
+        used, unusable, late = (bins + self._noise.discrete_laplace(_SCALE, 3)).tolist()
+        name = self._kind.replace("unusable", "too_late")
+        if late >= USUAL and used <= _FEW:
+            self._over_at = time.monotonic() + max(_TOLD_S, 2 * self._period_s)
+            self._fault(
+                name,
+                f"hardly any record of the last {self._period_s:g} s came before its window was released, and all "
+                "later ones are lost: compare the senders' clocks and this machine's (`fcstream doctor`); if a wrong "
+                "clock has released windows ahead of time, start a new stream, or wait until it is their time",
+            )
+        elif used > _FEW or time.monotonic() > self._over_at:
+            self._fault(name, None)
         if unusable >= USUAL and used <= _FEW:
             self._warn(
                 self._kind,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from ..config import Config, ServiceSection
 from ..errors import ConfigError, FcstreamError, UnusablePlan
 from ..planning.plan import quick_warnings
 from ..planning.warmup import warm_up
-from ..runtime.compile_cache import watching_compilation
+from ..runtime.compile_cache import VARIABLE, compiled, watching_compilation
 from ..runtime.undo import on_error
 from .batch import ProgressLine
 from .build import build
@@ -74,7 +76,7 @@ def serve(
     _check_names(streams)
     warnings = plan_warnings(streams)
     served = [ServedStream.of(spec, texts, make or build) for spec, texts in zip(streams, warnings, strict=True)]
-    App(served).run()
+    App(served, compiles_first=make is not None).run()
     return [each.supervisor for each in served]
 
 
@@ -122,10 +124,12 @@ class App:
     Parameters
     ----------
     streams : sequence of ServedStream
+    compiles_first : bool
+        Compile before the streams begin, for those that do not wait for it themselves.
     """
 
-    def __init__(self, streams: Sequence[ServedStream]) -> None:
-        self._streams = streams
+    def __init__(self, streams: Sequence[ServedStream], *, compiles_first: bool = False) -> None:
+        self._streams, self._compiles_first = streams, compiles_first
         self._supervisors = [each.supervisor for each in streams]
         self._statuses = [each.status for each in streams]
         # The first stream with a [service] section configures the process.
@@ -145,11 +149,18 @@ class App:
             server.listen(section.listen, section.hosts)
             reloaders = self._reloaders(logs, server)
             reload = partial(self._reload, reloaders) if reloaders else None
-            stack.enter_context(signals(self._supervisors, reload, self._notifier.stopping))
+            compiler = _Compiler(
+                self._supervisors, [options.kind for each in self._streams for options in each.spec.config.releases]
+            )
+            stack.enter_context(signals(self._supervisors, reload, self._notifier.stopping, compiler.is_alive))
             stack.enter_context(self._notifier.watching(self._is_up, lambda: not stuck(self._statuses)))
             stack.callback(self._progress.clear)
             stack.enter_context(watching_compilation(self._progress.compiling))
-            self._warm_up()
+            compiled.clear()
+            compiler.start()
+            stack.callback(compiler.finish)
+            if self._compiles_first:
+                compiler.finish()
             _run_all([partial(self._run, each, logs) for each in self._streams], self._supervisors)
 
     def _is_up(self) -> bool:
@@ -180,13 +191,6 @@ class App:
             reloader()
         self._notifier.ready()
 
-    def _warm_up(self) -> None:
-        """Compile all kernels now, not between a charge and its seal, where dying twice loses a window."""
-        with ExitStack() as waits:
-            for supervisor in self._supervisors:
-                waits.enter_context(supervisor.external_calls.calling("kernels"))
-            warm_up(*(options.kind for each in self._streams for options in each.spec.config.releases))
-
     def _run(self, stream: ServedStream, logs: Logs) -> None:
         """Run one stream to its end."""
 
@@ -202,6 +206,53 @@ class App:
             stream.supervisor.run(on_step)
             self._progress.clear()
             LOG.info("stopped; %s", _windows(stream.status))
+
+
+class _Compiler(threading.Thread):
+    """Compiles all kernels before any window is closed, since whoever dies twice between a charge and its seal loses a
+    window. The streams begin meanwhile: their first window is that of the start, and what comes is kept for it.
+    """
+
+    def __init__(self, supervisors: Sequence[Supervisor], kinds: Sequence[str]) -> None:
+        super().__init__(name="fcstream-kernels", daemon=True)
+        self._supervisors, self._kinds = supervisors, kinds
+        self._error: BaseException | None = None
+        self._is_told = False
+
+    def run(self) -> None:
+        started = time.monotonic()
+        try:
+            with watching_compilation(self._tell):
+                warm_up(*self._kinds)
+        except BaseException as error:  # `finish` raises it
+            self._error = error
+            for supervisor in self._supervisors:
+                supervisor.stop()
+            return
+        if self._is_told:
+            where = f"{os.environ[VARIABLE]} ({VARIABLE})" if os.environ.get(VARIABLE) else "this user's cache"
+            LOG.info(
+                "compiled in %.0f s; the next start takes it from %s, if that is kept",
+                time.monotonic() - started,
+                where,
+            )
+        compiled.set()
+
+    def finish(self) -> None:
+        """Wait for the end, and raise what went wrong."""
+        self.join()
+        compiled.set()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _tell(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            LOG.info(
+                "what windows need is compiled for this processor, once, in up to a minute: no window is closed "
+                "meanwhile, and what comes is kept"
+            )
 
 
 def _run_all(runs: Sequence[Callable[[], None]], supervisors: Sequence[Supervisor]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
+from typing import Any
 
 from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
@@ -34,6 +35,7 @@ from ..formats.batch import Rejection
 from ..formats.envelopes import NO_FIELDS, AskedFields
 from ..ledgers import check_scheme
 from ..runtime.undo import on_error
+from ..runtime.wall_clock import ClockNotes, WallClock
 from .checking import check_pipe
 from .context import SessionContext
 from .leases import Lease, SessionLeases
@@ -64,9 +66,10 @@ def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
         openers.sink,
         SessionContext(
             openers.decoder,
-            now_ms,
+            now_ms if openers.wall is None else openers.wall.now_ms,
             None if partitioner is None else partial(partition_of, partitioner),
             quarantine=Quarantine(quarantine_prefix(config)),
+            wall=openers.wall,
         ),
         config.job.keys,
         openers.lease,
@@ -94,6 +97,8 @@ class StreamOpeners:
         What is read of them.
     partitioner : str or None
         Finds the partition of a key, where several processes share the keys of the stream.
+    wall : WallClock or None
+        Tells the time, where this machine's clock does.
     lease : callable or None
         Opens the lease that a process must hold, where several could answer the whole stream.
 
@@ -123,6 +128,7 @@ class StreamOpeners:
                 "must be left out with this ledger: several processes share one in PostgreSQL only",
                 "source.partitioner",
             )
+        self.wall = wall_clock(config)
         is_alone = not self._leases.is_shared or self.partitioner is not None
         self.lease: Callable[[], Lease] | None = None if is_alone else self._leases.open
 
@@ -141,7 +147,7 @@ class StreamOpeners:
     def _open_engine(self, config: Config, keys: Collection[str] | None) -> Engine | KeyedEngine:
         self.dead_letters.follow(config)
         on_rejection = self.dead_letters.write if config.dead_letter else None
-        return open_engine(self._leases.bind(config), keys=keys, on_rejection=on_rejection)
+        return open_engine(self._leases.bind(config), keys=keys, on_rejection=on_rejection, clock=self.wall)
 
     def _open_source(self, config: Config) -> LiveSource:
         source = config.source
@@ -155,7 +161,7 @@ class StreamOpeners:
             )
         if isinstance(found, DecodingQueue):
             found.expect(self.decoder)
-        return _spooled(found, source, self.schema.asked) if isinstance(found, AckSource) else found
+        return _spooled(found, source, self.schema.asked, self.wall) if isinstance(found, AckSource) else found
 
 
 def _open_sink(config: Config) -> Sink:
@@ -212,7 +218,22 @@ def _downtime_ms(source: SourceSection) -> int:
     return downtime_ms
 
 
-def _spooled(queue: AckSource, source: SourceSection, asked: AskedFields = NO_FIELDS) -> LiveSource:
+def wall_clock(config: Config) -> WallClock | None:
+    """Return the clock of a stream whose records wait in a spool; those of other sources have times of their broker."""
+    source = config.source
+    if source is None or source.spool is None or not is_queue(source.url):
+        return None
+    return WallClock(
+        config.stream.name,
+        config.job.schedule.lateness_ms,
+        "call `fcstream clock accept` with this configuration",
+        ClockNotes(Path(source.spool)),
+    )
+
+
+def _spooled(
+    queue: AckSource, source: SourceSection, asked: AskedFields = NO_FIELDS, wall: WallClock | None = None
+) -> LiveSource:
     if source.spool is None:
         queue.close()
         raise ConfigError(
@@ -233,4 +254,9 @@ def _spooled(queue: AckSource, source: SourceSection, asked: AskedFields = NO_FI
                     return PushedSource(queue, shared, _downtime_ms(source), asked)
                 return ReceivedSource(queue, shared, _downtime_ms(source), asked)
         spool = Spool(Path(source.spool), source.spool_bytes)
+        clocks: dict[str, Any] = {} if wall is None else {"clock": wall.now_ms, "bounds": wall.bounds_ms}
+        if isinstance(queue, PushQueue):
+            shared = SharedSpool(Path(source.spool), source.spool_bytes, **clocks)
+            return PushedSource(queue, shared, _downtime_ms(source), asked)
+        spool = Spool(Path(source.spool), source.spool_bytes, **clocks)
         return SpooledSource(queue, spool, _downtime_ms(source), asked)

@@ -12,6 +12,8 @@ from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..formats.decoders import LineDecoder
 from ..releases.base import Release
+from ..runtime.compile_cache import compiled
+from ..runtime.wall_clock import WallClock
 from .gaps import IncompleteWindows
 from .health import Health
 
@@ -21,7 +23,8 @@ class Counters:
     """What a service has done since it started.
 
     Numbers of messages and records, and the size of the spool, are exact, so not private; how often the alarm of late
-    records went off is noisy. `due_ms` is when the next window is due.
+    records went off is noisy. `due_ms` is when the next window is due, and `excused_ms` when it last
+    had to wait as it is meant to: for kernels, a clock or messages of a pause.
     """
 
     messages: int = 0
@@ -37,6 +40,7 @@ class Counters:
     """The release about the latest window, by stream and answer."""
     last_close_ms: int | None = None
     due_ms: int | None = None
+    excused_ms: int = 0
     spool_bytes: int | None = None
     late_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
@@ -61,7 +65,7 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers for programs."""
-        left_out = ("answers", "newest", "listeners")
+        left_out = ("answers", "newest", "listeners", "excused_ms")
         numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
         return numbers | {"released": self.released, "refused": self.refused}
 
@@ -102,6 +106,8 @@ class SessionContext:
     health : Health
     gaps : IncompleteWindows
     quarantine : Quarantine
+    wall : WallClock or None
+        Behind `clock`, where this machine's clock closes windows.
     """
 
     decoder: LineDecoder
@@ -113,3 +119,16 @@ class SessionContext:
     health: Health = field(default_factory=Health)
     gaps: IncompleteWindows = field(default_factory=IncompleteWindows)
     quarantine: Quarantine = field(default_factory=Quarantine)
+    wall: WallClock | None = None
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why nothing is read and no window closed, and what to do; None if both may be done."""
+        if not compiled.is_set():
+            return "what windows need is compiled: none is closed before that is done, and what comes is kept"
+        return None if self.wall is None else self.wall.hold
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing may be read and no window closed."""
+        return self.waits_for is not None

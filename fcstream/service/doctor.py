@@ -47,6 +47,8 @@ from ..runtime.compile_cache import VARIABLE, check_cache
 from ..runtime.words import duration, many, were
 from .build import quarantine_prefix
 from .checking import check_pipe
+from .clock_command import clock_state
+from .clock_command import trouble as clock_trouble
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
 from .status import server_is_missing, split_address
@@ -516,6 +518,15 @@ def _clocks(checkup: Checkup, config: Config, job: Job) -> None:
             checkup.warn("clock", text, "set both by NTP: lateness is measured between these clocks")
         else:
             checkup.ok("clock", text)
+    source = config.source
+    if source is not None and source.spool is not None and is_queue(source.url):
+        wrong = clock_trouble(clock_state(config))
+        if wrong is not None:
+            checkup.problem(
+                "clock",
+                f"{wrong}: a service holds its windows open",
+                "set the clock right; or, if it is right now, run `fcstream clock accept` with this configuration",
+            )
     state = _clock_state()
     if state == _UNSYNCHRONIZED:
         checkup.warn("clock", "the system's clock is not synchronized", "run chrony or systemd-timesyncd")

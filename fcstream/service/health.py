@@ -22,6 +22,8 @@ class Health:
     warnings : dict of str to str
         What is wrong although the stream runs, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ``budget``,
         ...): part of ``/ready``, and ``fcstream_warning`` in the metrics.
+    faults : dict of str to str
+        Why the stream is not ready although its steps are done, by kind (``too_late``, ...).
     standby : str or None
         Why another process releases the windows; nothing is wrong with this one.
     clock_gap_ms : int or None
@@ -32,6 +34,7 @@ class Health:
     beat: float = field(default_factory=time.monotonic)
     hold: str | None = None
     warnings: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
     clock_gap_ms: int | None = None
     standby: str | None = None
 
@@ -63,10 +66,18 @@ class Health:
 
     def warn(self, kind: str, text: str | None) -> None:
         """Note what is wrong, or (None) that it is no longer wrong; logged when that changes."""
-        if text is None:
-            if self.warnings.pop(kind, None) is not None:
-                LOG.info("warning is over: %s", kind)
-        else:
-            if kind not in self.warnings:
-                LOG.warning("%s", text)
-            self.warnings[kind] = text
+        _note(self.warnings, kind, text)
+
+    def fault(self, kind: str, text: str | None) -> None:
+        """Note why the stream is not ready although its steps are done, or (None) that this is over; see `warn`."""
+        _note(self.faults, kind, text)
+
+
+def _note(noted: dict[str, str], kind: str, text: str | None) -> None:
+    if text is None:
+        if noted.pop(kind, None) is not None:
+            LOG.info("warning is over: %s", kind)
+    else:
+        if kind not in noted:
+            LOG.warning("%s", text)
+        noted[kind] = text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from ..errors import FcstreamError, needs_package
 from ..ledgers.base import TOTAL_BLOCK
 from ..releases.long_form import long_form
 from .alarms import USUAL
-from .supervisor import STATES, Supervisor
+from .supervisor import REASONS, STATES, Supervisor
 
 _OUTSIDE = ("source", "sink", "ledger")
 
@@ -156,14 +155,21 @@ class _Streams:
         gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
         incomplete = _counter(core, "incomplete_windows", "Releases of windows that may be incomplete for that reason")
         gap = _gauge(core, "clock_gap_seconds", "This machine's clock minus the broker's, if that is known")
+        unready = _gauge(core, "unready", "1 for each reason why the stream is not ready though it runs", "reason")
+        jump = _gauge(
+            core, "clock_jump_seconds", "By how much this machine's clock has jumped ahead; 0 if it is followed"
+        )
         closed = _gauge(core, "last_window_close_seconds", "End of the last window released, Unix time")
         for each in self._watched:
             counters, stream = each.service.counters, each.stream
             ready.add_metric([stream], 0 if each.service.trouble else 1)
             _by_label(state, stream, {name: int(name == each.service.state) for name in STATES})
             _by_label(errors, stream, dict.fromkeys(_OUTSIDE, 0) | each.service.external_calls.errors)
-            if counters.due_ms is not None:
-                lag.add_metric([stream], max(0.0, time.time() - counters.due_ms / 1000))
+            if (lag_s := each.service.lag_s) is not None:
+                lag.add_metric([stream], lag_s)
+            _by_label(unready, stream, dict.fromkeys(REASONS, 0) | dict.fromkeys(each.service.reasons, 1))
+            if each.service.clock_jump_ms is not None:
+                jump.add_metric([stream], each.service.clock_jump_ms / 1000)
             for name in sorted({name for name, _ in counters.answers}, key=str) or [None]:
                 named = [] if name is None else [name]
                 released.add_metric([stream, *named], counters.answers.get((name, None), 0))
@@ -182,7 +188,7 @@ class _Streams:
             _by_label(warning, stream, dict.fromkeys(each.service.warnings, 1))
             used.add_metric([stream], int("budget" in each.service.warnings))
         yield from (ready, state, lag, errors, released, refused, restarts, late, reloads, closed, warning, used)
-        yield from (gap, gaps, incomplete)
+        yield from (gap, gaps, incomplete, unready, jump)
 
     def _numbers(self, core: Any) -> Iterator[Any]:
         labels = ("key", "answer", "kind", "name")

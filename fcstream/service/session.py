@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, RefusingSource
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
+from ..engine.intake import compared
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError
 from ..formats.batch import Batch, Rejection
@@ -132,21 +133,26 @@ class Session:
         if self._keeping is not None and self._keeping.torn is not None:
             self._context.health.warnings["spool"] = self._keeping.torn
         self._publisher.left_over()
-        self.engine.begin(self._time.now_ms())
+        if self._context.wall is not None:
+            compared(self._context.wall, self.engine.job, self.engine.parts)
+        self.engine.begin(now := self._time.now_ms())
+        self._counters.excused_ms = self._counters.excused_ms or now
 
     def step(self, wait_s: float) -> None:
         """Read once, for at most `wait_s`; close and publish what is due; commit."""
         schedule = self.engine.job.schedule
         now = self._time.now_ms()
-        if self._context.health.hold is not None and self._time.is_asked:
-            self._context.ending.wait(wait_s)  # the broker keeps messages that come meanwhile
+        if self._context.is_waiting or (self._context.health.hold is not None and self._time.is_asked):
+            self._receive(wait_s)
         elif self._context.health.hold is not None or self._is_catching_up:
             self._read(wait_s)
         elif schedule.due(now) <= self._next_window:
             wait_ms = schedule.window(self._next_window).close_ms + schedule.lateness_ms - now
             self._read(min(wait_s, max(0.0, wait_ms / 1000)))
-        must_wait = self._context.health.hold is not None or self._is_catching_up
-        if schedule.due(self._time.now_ms()) > self._next_window and not must_wait:
+        must_wait = self._context.is_waiting or self._context.health.hold is not None or self._is_catching_up
+        if must_wait:
+            self._counters.excused_ms = now
+        elif schedule.due(self._time.now_ms()) > self._next_window:
             self._close()
         if time.monotonic() >= self._commit_at:
             self.commit()
@@ -193,6 +199,15 @@ class Session:
 
     def _index(self, open_ms: int) -> int:
         return self.engine.job.schedule.index_after(open_ms) - 1
+
+    def _receive(self, wait_s: float) -> None:
+        """Let messages come into the spool, or stay with the broker, until they may be read."""
+        if self._keeping is None:
+            self._context.ending.wait(wait_s)
+            return
+        with calling("source"):
+            self._keeping.prefetch(wait_s)
+        self._update_spool_bytes()
 
     def _read(self, wait_s: float) -> None:
         # a commit may have shown a rebalance, and what is polled now would be lost with this session
@@ -321,7 +336,8 @@ class Session:
     def _close(self) -> None:
         """Read up to the broker's present end, then release every window that was due before the end was asked for."""
         now = self._time.ask()
-        if self._context.health.hold is not None or self.engine.job.schedule.due(now) <= self._next_window:
+        is_held = self._context.is_waiting or self._context.health.hold is not None
+        if is_held or self.engine.job.schedule.due(now) <= self._next_window:
             return
         with calling("source"):
             ends = self._source.ends()
@@ -329,6 +345,8 @@ class Session:
         while self._is_behind(ends):
             if self._context.ending.is_set():
                 return  # a backlog may take hours, and nothing is charged before it is read
+            if self._context.is_waiting:
+                return
             self._read(LONGEST_WAIT_S)
             self._context.health.beat = time.monotonic()
         self._note_gaps()  # also what was dropped unread while nothing was left to read

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from .supervisor import Supervisor
 
 LOG = logging.getLogger("fcstream.service")
-_LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
+_LAST_WAIT_S = {"source": 5.0, "sink": 5.0, "ledger": 5.0}
 """Seconds that a process which is to end waits for a response, by what it waits for."""
 
 
@@ -24,6 +24,7 @@ def signals(
     services: Sequence[Supervisor],
     reload: Callable[[], object] | None = None,
     on_stop: Callable[[], object] = lambda: None,
+    is_compiling: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Handle signals: SIGTERM and SIGINT finish the present step, a second SIGINT interrupts it; SIGHUP calls `reload`.
 
@@ -49,7 +50,7 @@ def signals(
                 on_stop()
                 for service in services:
                     service.stop()
-                threading.Thread(target=_end_in_time, args=(services, over), daemon=True).start()
+                threading.Thread(target=_end_in_time, args=(services, over, is_compiling), daemon=True).start()
             elif reload is not None:
                 try:
                     reload()
@@ -70,15 +71,16 @@ def signals(
         worker.join()
 
 
-def _end_in_time(services: Sequence[Supervisor], over: threading.Event) -> None:
-    """End the process once everything left of it waits for external systems that do not respond.
+def _end_in_time(services: Sequence[Supervisor], over: threading.Event, is_compiling: Callable[[], bool]) -> None:
+    """End the process once everything left of it waits for external systems that do not respond, or compiles.
 
     What must not be lost is in the broker, the ledger or the spool. Windows that are being released are not
     interrupted.
     """
     stopped = time.monotonic()
     while not over.wait(0.1):
-        if all(service.has_ended for service in services):
+        has_ended = all(service.has_ended for service in services)
+        if has_ended and not is_compiling():
             continue  # the main thread ends by itself, with the exit code of the error that ended the services
         waits = [(service.has_ended, service.external_calls.longest(stopped)) for service in services]
         if not all(has_ended or (wait is not None and wait[1] > _LAST_WAIT_S[wait[0]]) for has_ended, wait in waits):

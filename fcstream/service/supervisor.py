@@ -26,6 +26,8 @@ from ..errors import (
     OutputClosed,
     SourceError,
 )
+from ..ledgers.history import utc
+from ..runtime.compile_cache import compiled
 from ..runtime.garbage import without_garbage_collection
 from ..runtime.waiting import ExternalCalls, calling
 from .alarms import LateWatch, RefusalWatch, UnusableWatch
@@ -37,6 +39,10 @@ from .session import POLL_MESSAGES, Rebalanced, Session
 
 LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5
+OVERDUE_S = 60.0
+"""Seconds for which a window may be due, besides waits that are meant, before a stream is not ready."""
+REASONS = ("clock", "clock_gap", "compiling", "overdue", "too_late", "too_late_hour")
+"""Why a stream may be not ready although its steps are done."""
 STATES = ("starting", "serving", "standby", "trouble")
 FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, OutputClosed)
 """Errors that a new try does not remove."""
@@ -99,9 +105,9 @@ class Supervisor:
         self._external_calls = ExternalCalls(context.ending)
         self._late = LateWatch(context.health.warn)
         self._refusals = RefusalWatch(context.health.warn)
-        self._unusable = (
-            UnusableWatch(context.health.warn),
-            UnusableWatch(context.health.warn, 3600.0, "unusable_hour"),
+        self._unusable = tuple(
+            UnusableWatch(context.health.warn, period_s, name, fault=context.health.fault)
+            for period_s, name in ((60.0, "unusable"), (3600.0, "unusable_hour"))
         )
 
     @property
@@ -110,7 +116,49 @@ class Supervisor:
         trouble = self._health.trouble
         if trouble in (None, "starting"):
             trouble = self._external_calls.trouble or trouble
-        return trouble or self._health.hold
+        if trouble is not None or self._health.standby is not None:
+            return trouble
+        return next((text for _, text in self._reasons()), None)
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
+        """Yield why the stream is not ready although its steps are done, by kind, the causes first."""
+        waits_for = self._context.waits_for
+        if waits_for is not None:
+            yield "clock" if compiled.is_set() else "compiling", waits_for
+        if self._health.hold is not None:
+            yield "clock_gap", self._health.hold
+        yield from sorted(self._health.faults.items())
+        due_ms, late_s = self.counters.due_ms, self.lag_s
+        if (
+            due_ms is not None
+            and late_s is not None
+            and min(late_s, (self._now_ms() - self.counters.excused_ms) / 1000) > OVERDUE_S
+        ):
+            yield (
+                "overdue",
+                f"windows are overdue: one should have been released at {utc(due_ms)}, {late_s:.0f} s ago: a "
+                "backlog is read first, or this machine is too slow for what comes (use longer windows), or "
+                "the log says what it waits for",
+            )
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why it is not ready although its steps are done, by kind (`REASONS`)."""
+        return {} if self._health.standby is not None else dict(self._reasons())
+
+    @property
+    def lag_s(self) -> float | None:
+        """For how long the next window has been due, in seconds, by the clock that closes windows; 0 if it is not."""
+        due_ms = self.counters.due_ms
+        return None if due_ms is None else max(0.0, (self._now_ms() - due_ms) / 1000)
+
+    def _now_ms(self) -> int:
+        return self._context.clock() - (self._health.clock_gap_ms or 0)
+
+    @property
+    def clock_jump_ms(self) -> int | None:
+        """By how much this machine's clock has jumped; 0 if it has not, None where it closes no windows."""
+        return None if self._context.wall is None else self._context.wall.jump_ms
 
     @property
     def must_beat(self) -> bool:

@@ -12,13 +12,12 @@ import pytest
 from support.crashes import Fuse, in_child, run_job
 from support.helpers import rows, sample
 
-import fcstream.engine.engine as engine_module
-import fcstream.engine.intake as intake_module
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.config import Config
 from fcstream.errors import FcstreamError, LedgerMismatch
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.runtime.wall_clock import WallClock
 
 N = 200
 FILES = ("out.jsonl", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-witness")
@@ -348,19 +347,19 @@ WALL = {"clock": "wall", "end": None, "lateness": "2s", "ahead": "20s"}
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock():
+    """A clock whose jumps nobody notices."""
     now = [0]
-    for module in (engine_module, intake_module):
-        monkeypatch.setattr(module, "clock_ms", lambda: now[0])
 
     def set_to(now_ms):
         now[0] = now_ms
         return now_ms
 
+    set_to.wall = lambda: WallClock("s", 10**12, wall=lambda: now[0])
     return set_to
 
 
-def counting(tmp_path, seed):
+def counting(tmp_path, seed, clock):
     rejected = []
     shape = sample(
         window=WALL,
@@ -368,12 +367,12 @@ def counting(tmp_path, seed):
         budget={"rho": 500.0},
         ledger={"url": f"sqlite:{tmp_path / 'ledger.db'}"},
     )
-    return Engine(shape, noise=Noise(SeededEntropy(seed)), on_rejection=rejected.extend), rejected
+    return Engine(shape, noise=Noise(SeededEntropy(seed)), on_rejection=rejected.extend, clock=clock.wall()), rejected
 
 
 def test_a_clock_that_is_set_back(tmp_path, clock):
     """Windows that were answered stay so, and open ones keep what they hold and wait for the time to come round."""
-    engine, rejected = counting(tmp_path, 1)
+    engine, rejected = counting(tmp_path, 1, clock)
     clock(9_000)
     assert engine.push([5_000] * 3 + [15_000] * 4 + [25_000] * 5, rows(12)) == []  # at most 20 s ahead
     first = engine.advance(clock(15_001))
@@ -390,7 +389,7 @@ def test_a_clock_that_is_set_back(tmp_path, clock):
     engine._ledger.close()  # dies before the second window is acknowledged
     # Restarted with a clock that is further back still.
     clock(1_000)
-    engine, rejected = counting(tmp_path, 2)
+    engine, rejected = counting(tmp_path, 2, clock)
     assert engine.unpublished() == second
     assert engine.next_open_ms == 20_000
     assert engine.push([5_000, 15_000, 20_500], rows(3)) == []
@@ -412,7 +411,7 @@ def test_time_that_goes_to_and_fro_answers_every_window_once(tmp_path, clock):
     rng = np.random.default_rng(0)
     answered, now = [], 0
     for life in range(6):
-        engine, _ = counting(tmp_path, life)
+        engine, _ = counting(tmp_path, life, clock)
         answered += engine.unpublished()
         for _ in range(8):
             now = max(0, now + int(rng.integers(-25_000, 35_000)))
@@ -422,7 +421,7 @@ def test_time_that_goes_to_and_fro_answers_every_window_once(tmp_path, clock):
             engine.abort()
         else:
             engine._ledger.close()
-    engine, _ = counting(tmp_path, 99)
+    engine, _ = counting(tmp_path, 99, clock)
     answered += engine.unpublished()
     answered += engine.advance(clock(now + 100_000))
     order = [(opens, {r.to_bytes() for r in group}) for opens, group in groupby(answered, lambda r: r.window_open_ms)]

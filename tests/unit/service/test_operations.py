@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import warnings
+from dataclasses import replace
 from functools import partialmethod
 from types import SimpleNamespace
 
@@ -124,6 +125,7 @@ def test_what_is_not_known_yet_is_absent_and_not_zero():
     config = Config.from_mapping(sample())
     engine = Engine(config)
     each.service.counters.update_from(engine)
+    each.service._context = replace(each.service._context, clock=lambda: time.time_ns() // 1_000_000)
     length_s = engine.job.schedule.length_ms / 1000
     found = values(exposition([each])[0], parser)
     assert ("fcstream_last_window_close_seconds", stream) not in found
