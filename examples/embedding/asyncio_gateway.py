@@ -42,11 +42,12 @@ async def feed(engine: Engine, worker: ThreadPoolExecutor, lines: asyncio.Queue)
     while True:
         await asyncio.sleep(0.1)
         waiting = [lines.get_nowait() for _ in range(lines.qsize())]
-        for release in await loop.run_in_executor(worker, step, engine, waiting):
-            print(json.dumps({"window": release.window_open_ms, "count": release.count}), flush=True)
+        for step in (lambda lines=waiting: push(engine, lines), lambda: engine.advance(int(time.time() * 1000))):
+            for release in await loop.run_in_executor(worker, step):  # published before the worker's next call
+                print(json.dumps({"window": release.window_open_ms, "count": release.count}), flush=True)
 
 
-def step(engine: Engine, waiting: list[tuple[int, bytes]]) -> list:
+def push(engine: Engine, waiting: list[tuple[int, bytes]]) -> list:
     """On the worker's thread: what was returned by the last call is acknowledged by this one."""
     times, values, arrivals = [], [], []
     for arrival, line in waiting:
@@ -57,9 +58,7 @@ def step(engine: Engine, waiting: list[tuple[int, bytes]]) -> list:
             arrivals.append(arrival)
         except (ValueError, KeyError, TypeError):
             continue  # not a reading; say why in a log of your own, never with the line
-    if times:
-        engine.push(times, values, arrival_ms=arrivals)
-    return engine.advance(int(time.time() * 1000))
+    return engine.push(times, values, arrival_ms=arrivals) if times else []
 
 
 async def send(port: int, seconds: float) -> None:

@@ -14,7 +14,7 @@ import time
 
 import paho.mqtt.client as mqtt
 
-from fcstream import Engine
+from fcstream import Engine, Release
 
 CONFIG = {
     "stream": {"name": "mqtt"},
@@ -27,6 +27,11 @@ CONFIG = {
 }
 
 
+def publish(releases: list[Release]) -> None:
+    for release in releases:
+        print(json.dumps({"window": release.window_open_ms, "count": release.count}), flush=True)
+
+
 def main(seconds: float, host: str, topic: str = f"fcstream/example/{random.getrandbits(40):x}") -> None:
     ready = threading.Event()
     with Engine(CONFIG) as engine:
@@ -35,7 +40,7 @@ def main(seconds: float, host: str, topic: str = f"fcstream/example/{random.getr
             now = int(time.time() * 1000)
             try:
                 reading = json.loads(message.payload)
-                engine.push([reading["ts_ms"]], [[reading["temp_c"]]], arrival_ms=now)
+                publish(engine.push([reading["ts_ms"]], [[reading["temp_c"]]], arrival_ms=now))
             except (ValueError, KeyError, TypeError):
                 pass  # no reading: acknowledged all the same, or it would come again for ever
             client.ack(message.mid, message.qos)
@@ -52,8 +57,7 @@ def main(seconds: float, host: str, topic: str = f"fcstream/example/{random.getr
             time.sleep(0.05)
             reading = {"ts_ms": int(time.time() * 1000), "temp_c": random.gauss(21.0, 0.3)}
             client.publish(topic, json.dumps(reading), qos=1)
-            for release in engine.advance(int(time.time() * 1000)):  # on this thread, which publishes
-                print(json.dumps({"window": release.window_open_ms, "count": release.count}), flush=True)
+            publish(engine.advance(int(time.time() * 1000)))
         client.disconnect()
         client.loop_stop()
 

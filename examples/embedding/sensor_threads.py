@@ -3,7 +3,8 @@
     python examples/embedding/sensor_threads.py [SECONDS]
 
 All methods of an engine may be called from any thread. A release counts as published when the thread that got it calls
-again, so one thread, the timer's, takes all of them: `advance` closes the windows and returns them. The ledger is in
+again, so whatever a call returns is published by the thread that called, what `push` returns too: with the clock
+"broker" that is nothing but what could not be handed over before, since `advance` closes the windows. The ledger is in
 memory, so that the example leaves nothing behind; use "sqlite:PATH" for anything real.
 """
 
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 
-from fcstream import Engine
+from fcstream import Engine, Release
 
 CONFIG = {
     "stream": {"name": "hall"},
@@ -25,12 +26,18 @@ CONFIG = {
 }
 
 
+def publish(releases: list[Release]) -> None:
+    for release in releases:
+        what = f"{release.value[0]:.2f} C" if release.value else f"refused ({release.reason})"
+        print(release.window_open_ms, what, flush=True)
+
+
 def sense(engine: Engine, stop: threading.Event, seed: int) -> None:
     """One sensor: a reading now and then, pushed as it comes."""
     rng = random.Random(seed)
     while not stop.wait(0.01):
         now = int(time.time() * 1000)
-        engine.push([now], [[21.0 + rng.gauss(0, 0.3)]], arrival_ms=now)
+        publish(engine.push([now], [[21.0 + rng.gauss(0, 0.3)]], arrival_ms=now))
 
 
 def main(seconds: float) -> None:
@@ -42,9 +49,7 @@ def main(seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             time.sleep(0.1)
-            for release in engine.advance(int(time.time() * 1000)):
-                what = f"{release.value[0]:.2f} C" if release.value else f"refused ({release.reason})"
-                print(release.window_open_ms, what, flush=True)
+            publish(engine.advance(int(time.time() * 1000)))
         stop.set()
         for sensor in sensors:
             sensor.join()

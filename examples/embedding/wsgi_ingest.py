@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from wsgiref.simple_server import make_server
 
-from fcstream import Config, Engine, FcstreamError
+from fcstream import Config, Engine, FcstreamError, Release
 
 CONFIG = {
     "stream": {"name": "ingest"},
@@ -67,7 +67,8 @@ class Ingest:
         numbers = [reading.get("seq") for reading in readings]
         positions = numbers if readings and None not in numbers else None
         try:
-            self.engine.push(columns[0], [[value] for value in columns[1]], arrival_ms=arrival, positions=positions)
+            values = [[value] for value in columns[1]]
+            self._publish(self.engine.push(columns[0], values, arrival_ms=arrival, positions=positions))
         except FcstreamError:
             return "503 Service Unavailable", b""  # the ledger cannot be written, or the engine is closed
         return "202 Accepted", b""
@@ -80,9 +81,11 @@ class Ingest:
 
     def _tick(self) -> None:
         while not self._stop.wait(0.1):
-            for release in self.engine.advance(int(time.time() * 1000)):
-                self.releases.append(release.to_bytes())
-            del self.releases[:-1000]
+            self._publish(self.engine.advance(int(time.time() * 1000)))
+
+    def _publish(self, releases: list[Release]) -> None:
+        self.releases += [release.to_bytes() for release in releases]
+        del self.releases[:-1000]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ that the example leaves nothing behind; use "sqlite:PATH" for anything real.
 
 import numpy as np
 
-from fcstream import Engine
+from fcstream import Engine, Release
 
 CONFIG = {
     "stream": {"name": "embedded"},
@@ -24,6 +24,15 @@ CONFIG = {
 START = 1767225600000  # 2026-01-01T00:00:00Z in milliseconds
 
 
+def publish(releases: list[Release]) -> None:
+    for release in releases:
+        second = (release.window_open_ms - START) // 1000
+        if release.reason:
+            print(f"{second} s: refused ({release.reason})")
+        else:
+            print(f"{second} s: {release.value[0]:.3f} C, noise {release.sigma[0]:.3f}")
+
+
 def main() -> None:
     rng = np.random.default_rng(1)
     with Engine(CONFIG, on_rejection=lambda rejections: print("rejected:", rejections[0].reason)) as engine:
@@ -31,13 +40,8 @@ def main() -> None:
             now = START + 1000 * tick
             times = now + rng.integers(-500, 500, 100)
             readings = 21 + np.sin(tick / 10) + rng.normal(0, 0.3, (100, 1))
-            engine.push(times, readings, arrival_ms=now)
-            for release in engine.advance(now):
-                second = (release.window_open_ms - START) // 1000
-                if release.reason:
-                    print(f"{second} s: refused ({release.reason})")
-                else:
-                    print(f"{second} s: {release.value[0]:.3f} C, noise {release.sigma[0]:.3f}")
+            publish(engine.push(times, readings, arrival_ms=now))
+            publish(engine.advance(now))
 
 
 if __name__ == "__main__":

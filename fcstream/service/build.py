@@ -247,16 +247,12 @@ def _spooled(
     from ..connectors.spooled import SpooledSource
 
     with on_error(queue.close):  # it may hold messages that other consumers could get
+        clocks: dict[str, Any] = {} if wall is None else {"clock": wall.now_ms, "bounds": wall.bounds_ms}
         if isinstance(queue, (PushQueue, ImpatientQueue)):
-            shared = SharedSpool(Path(source.spool), source.spool_bytes)
+            shared = SharedSpool(Path(source.spool), source.spool_bytes, **clocks)
             with on_error(shared.close):
                 if isinstance(queue, PushQueue):
                     return PushedSource(queue, shared, _downtime_ms(source), asked)
                 return ReceivedSource(queue, shared, _downtime_ms(source), asked)
-        spool = Spool(Path(source.spool), source.spool_bytes)
-        clocks: dict[str, Any] = {} if wall is None else {"clock": wall.now_ms, "bounds": wall.bounds_ms}
-        if isinstance(queue, PushQueue):
-            shared = SharedSpool(Path(source.spool), source.spool_bytes, **clocks)
-            return PushedSource(queue, shared, _downtime_ms(source), asked)
         spool = Spool(Path(source.spool), source.spool_bytes, **clocks)
         return SpooledSource(queue, spool, _downtime_ms(source), asked)
