@@ -160,3 +160,19 @@ def test_refusals_that_say_nothing_of_records_are_told_at_once_and_others_by_an_
     assert note(600) == {}
     assert "about 100 bodies" in note(1, broken=3 * USUAL)["refused_bodies"]
     assert note(901) == {}
+
+
+def test_a_stream_whose_records_all_come_too_late_is_not_ready(monkeypatch):
+    """After a jump an hour of records was rejected, and /ready answered 200."""
+    told, now = {}, [100.0]
+    monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: now[0])
+    watch = UnusableWatch(lambda *_: None, noise=Noise(SeededEntropy(3)), fault=told.__setitem__)
+    for late, used, wanted in [(500, 0, True), (500, 500, False), (20, 0, False), (300, 5, True), (0, 0, True)]:
+        for reason in ("late", "window_closed"):
+            watch.note((late + used) // 2, {reason: late // 2})
+        now[0] += 61
+        watch.note(0, {})
+        assert (told["too_late"] is not None) == wanted, (late, used)
+    now[0] += 1000
+    watch.note(0, {})
+    assert told["too_late"] is None  # else a receiver that nobody is sent to for that would stay so for ever
