@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 from typing import Any
+from urllib.parse import quote
 
 from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
