@@ -358,7 +358,7 @@ def test_bounds_of_sums_that_arithmetic_could_not_hold_are_refused_before_any_ch
 
 def test_arrays_take_no_other_word_for_scales():
     known = {"radius": 1, "rho": 1, "delta": 1e-8, "size_hint": 5, "step": 1e-3, "bounds": (-1, 1)}
-    with pytest.raises(ConfigError, match="'learned' or left out"):
+    with pytest.raises(ConfigError, match="must be 'learned', got 'told'"):
         fcstream.private_mean([[0.0]], scale="told", **known)
     with pytest.raises(ConfigError, match="with a core learn scales"):
         fcstream.private_mean([[0.0]], scale="learned", method="ball", center=[0.0], **known)
