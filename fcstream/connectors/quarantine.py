@@ -20,6 +20,7 @@ from .base import Chunk
 
 LOG = logging.getLogger("fcstream.connectors.quarantine")
 _HEAD = struct.Struct("<II")
+_STATE = struct.Struct("QQ")
 _NOTHING = bytes(_HEAD.size)
 FILES = ("decoding", "quarantine", "quarantine.new")
 
@@ -37,6 +38,12 @@ class _Turns:
         self._change = threading.Condition()
         self._together = self._alone = 0  # streams that decode; those that do so alone, or wait to
         self._is_alone = False
+        self._changes = 0
+        self._state: Any = bytearray(_STATE.size)
+
+    def tell(self, state: Any) -> None:
+        """Write to shared memory, from now on, how often what is being decoded has changed, and how many decode."""
+        self._state = bytearray(_STATE.size) if state is None else state
 
     @contextmanager
     def taken(self, *, alone: bool) -> Iterator[None]:
@@ -48,6 +55,7 @@ class _Turns:
             else:
                 self._change.wait_for(lambda: not self._alone)
                 self._together += 1
+            self._note()
         try:
             yield
         finally:
@@ -57,10 +65,15 @@ class _Turns:
                     self._is_alone = False
                 else:
                     self._together -= 1
+                self._note()
                 self._change.notify_all()
 
+    def _note(self) -> None:
+        self._changes += 1
+        _STATE.pack_into(self._state, 0, self._changes, self._together + self._is_alone)
 
-_TURNS = _Turns()
+
+TURNS = _Turns()
 
 
 class Quarantine:
@@ -146,12 +159,13 @@ class Quarantine:
     def decoding(self, chunks: Sequence[Chunk]) -> Iterator[None]:
         """Note, until the end of the block, that messages are being decoded."""
         if self._file < 0:
-            yield
+            with TURNS.taken(alone=False):
+                yield
             return
         spans = [_Span(chunk.partition, int(chunk.offsets[0]), int(chunk.offsets[-1])) for chunk in chunks]
         again = len(spans) == 1 and spans[0].first == spans[0].last and self._is_suspect(*spans[0][:2])
         note = json.dumps([spans, _digest(chunks[0].bodies[0]) if again else ""]).encode()
-        with _TURNS.taken(alone=again):
+        with TURNS.taken(alone=again):
             os.pwrite(self._file, _HEAD.pack(len(note), zlib.crc32(note)) + note, 0)
             try:
                 yield

@@ -21,6 +21,7 @@ from ..runtime.compile_cache import VARIABLE, compiled, watching_compilation
 from ..runtime.undo import on_error
 from .batch import ProgressLine
 from .build import build
+from .guard import guarded
 from .logs import Logs, logging_as, stream_context
 from .metrics import StreamStatus
 from .reload import ActiveConfig, Reloader
@@ -152,6 +153,7 @@ class App:
             compiler = _Compiler(
                 self._supervisors, [options.kind for each in self._streams for options in each.spec.config.releases]
             )
+            stack.enter_context(guarded())
             stack.enter_context(signals(self._supervisors, reload, self._notifier.stopping, compiler.is_alive))
             stack.enter_context(self._notifier.watching(self._is_up, lambda: not stuck(self._statuses)))
             stack.callback(self._progress.clear)

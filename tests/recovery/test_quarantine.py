@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -13,7 +14,7 @@ from support.helpers import counting_job, free_port
 from support.http_in import LINES, post
 
 SCRIPT = """
-import os, sys, time
+import os, re, sys, time
 from fcstream.cli import main
 from fcstream.service import session
 whole = session.read_messages
@@ -24,6 +25,8 @@ def read_messages(decoder, offsets, times, bodies, envelopes=()):
         until = time.monotonic() + (0.5 if b"slow" in body else 0)
         while time.monotonic() < until:
             pass
+        if b"stuck" in body:
+            re.match(rb"(x+x+)+y", b"x" * 60)  # holds the interpreter's lock for years
     return whole(decoder, offsets, times, bodies, envelopes)
 session.read_messages = read_messages
 sys.exit(main(["run", "c.toml"]))
@@ -134,3 +137,31 @@ def test_a_slow_decoder_holds_up_neither_live_nor_an_end(it):
         it.process.send_signal(signal.SIGTERM)
         assert it.process.wait(60) == 0
     assert time.monotonic() < start + 5
+
+
+@pytest.mark.slow
+def test_a_decoder_that_holds_the_lock_ends_with_sigterm_and_its_message_is_rejected_after_two_ends(it, tmp_path):
+    assert it.await_receiver()
+    for text in ["good"] * 3:
+        assert post(it.port, body(text), LINES)[0] == 204
+    threading.Thread(target=post, args=(it.port, body("stuck"), LINES), daemon=True).start()  # who may get no answer
+    for _ in range(2):
+        time.sleep(2)
+        start = time.monotonic()
+        it.process.send_signal(signal.SIGTERM)
+        assert it.process.wait(60) == -signal.SIGKILL
+        assert time.monotonic() < start + 5  # it waits 1.5 s; a busy machine more
+        it.start()
+        while not it.letters() and "decoded one by one" not in (tmp_path / "log").read_text():
+            time.sleep(0.1)
+    until = time.monotonic() + 120
+    while not it.letters() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert [(each["reason"], each["position"]) for each in it.letters()] == [("broken_record", 3)]
+    while (text := metrics(it)) and time.monotonic() < until:
+        if 'fcstream_records_total{stream="live"} 3.0' in text:
+            break
+        time.sleep(0.1)
+    assert 'fcstream_records_total{stream="live"} 3.0' in text
+    it.process.send_signal(signal.SIGTERM)
+    assert it.process.wait(60) == 0
