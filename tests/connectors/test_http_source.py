@@ -530,3 +530,15 @@ def test_too_much_that_waits_for_the_disk_is_sent_away(tmp_path, monkeypatch):
         go.set()
         assert sorted(each.result()[0] for each in codes) == [204, 503, 503, 503]
         assert post(source.port, RECORD)[0] == 204
+
+
+def test_a_length_beside_chunks_is_refused_and_closes_the_connection(tmp_path):
+    with serving(tmp_path) as source, connect(source.port) as connection:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"0\r\n\r\n" + request(RECORD))
+        connection.settimeout(60)
+        answers = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert answers.startswith(b"HTTP/1.1 400 ")
+        assert answers.count(b"HTTP/1.1 ") == 1
+        assert b"with a length beside them" in answers
+        assert stored(source) == []

@@ -284,7 +284,7 @@ class _Door(Screen):
         return 0
 
     def answer(self, scope: Message, status: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        found: Any = scope["fcstream"]
+        found: Any = scope.get("fcstream")  # absent where the server refuses before it looks
         return self._receiver.refusal(scope, found if isinstance(found, RefusedRequest) else of_status(status))
 
 
