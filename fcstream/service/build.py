@@ -33,7 +33,6 @@ from ..engine.opening import open_engine
 from ..errors import ConfigError
 from ..formats.batch import Rejection
 from ..formats.envelopes import NO_FIELDS, AskedFields
-from ..ledgers import check_scheme
 from ..runtime.undo import on_error
 from ..runtime.wall_clock import ClockNotes, WallClock
 from .checking import check_pipe
@@ -176,7 +175,7 @@ def quarantine_prefix(config: Config) -> str | None:
     assert ledger is not None
     if is_queue(source.url) and source.spool is not None:
         return os.path.join(source.spool, "")
-    scheme, location = check_scheme(ledger.url)
+    scheme, _, location = ledger.url.partition(":")
     name = shortened(quote(config.stream.name, safe=""), 64)
     if source.quarantine is not None:
         return os.path.join(source.quarantine, f"{name}-")

@@ -275,7 +275,10 @@ class Deaths(Run):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_message_of_each_broker_that_ends_the_process_ends_it_twice_at_most(places, tmp_path):
+@pytest.mark.parametrize("names", [("redis", "nats"), ("kafka", "stream"), ("queue", "mqtt")])
+def test_messages_that_end_the_process_end_it_twice_each_at_most(places, tmp_path, names):
+    places.urls = {name: places.urls[name] for name in names}
+    places.sends = {name: places.sends[name] for name in names}
     run = Deaths(places, tmp_path / "run")
     run.go()
     assert 2 <= run.count <= 2 * len(places.urls)
