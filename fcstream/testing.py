@@ -35,6 +35,7 @@ from .ledgers.base import (
     WindowKey,
 )
 from .releases.base import Release
+from .releases.contract import MechanismContract as MechanismContract
 
 
 class ManualClock:

@@ -234,7 +234,7 @@ class NoisySize:
 
     def draw(self, n: int, noise: Noise) -> int:
         """Draw n-hat for `n` points; its offset is included."""
-        return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])
+        return n + self.offset + noise.one_gaussian(self.variance)
 
 
 class ThresholdFilter:

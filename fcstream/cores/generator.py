@@ -160,5 +160,5 @@ class FriendlyGenerator:
             left_out = (self.size * _WHOLE - sum(kept.tolist())) / _WHOLE
             statistic = round(self._omega(left_out) * _FINE)
             scale = Fraction(_SENSITIVITY * 10**9, math.floor(self.epsilon * 10**9))
-            success = statistic + int(noise.discrete_laplace(scale, 1)[0]) <= self.bar * _FINE
+            success = statistic + noise.one_laplace(scale) <= self.bar * _FINE
         return Generated(success, noise.bernoulli(kept, _WHOLE))

@@ -346,6 +346,14 @@ class Noise:
         settings = exact.numerator, exact.denominator
         return self._fill(np.empty(size, np.int64), 8, kernels.discrete_laplace, settings, laplace_draw, exact)
 
+    def one_gaussian(self, variance: Fraction | int) -> int:
+        """Draw one number as `discrete_gaussian` does: an int."""
+        return int(self.discrete_gaussian(variance, 1)[0])
+
+    def one_laplace(self, scale: Fraction | int) -> int:
+        """Draw one number as `discrete_laplace` does: an int."""
+        return int(self.discrete_laplace(scale, 1)[0])
+
     def bernoulli(self, numerators: NDArray[np.int64], denominator: int) -> NDArray[np.bool_]:
         """Draw independent coins, True with probability exactly numerators[i] / denominator (clipped to [0, 1]).
 

@@ -319,7 +319,7 @@ class FriendlyAverage:
     def find_size(self, size: int, noise: Noise, start: Start = _no_stages, least: int = 0) -> int | None:
         """Run the first stage: draw n-hat; None if it is not above `least`."""
         start(self.first)
-        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
+        n_hat = size - self.offset + noise.one_gaussian(self.size_variance)
         return None if size == 0 or n_hat <= least else n_hat
 
     def noisy_mean(self, sums: list[int], size: int, n_hat: int, rounded: int, noise: Noise) -> Estimate:
@@ -447,7 +447,7 @@ class BallAverage:
     ) -> tuple[Estimate | None, int]:
         """Release the average from the sum (d,) of `size` offsets from `center`, each of them in the ball."""
         start(PrivacyLoss(self.count_nano))
-        count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        count = size + noise.one_gaussian(self.count_variance)
         if count < self.smallest:
             return None, count
         start(PrivacyLoss(self.sum_nano))

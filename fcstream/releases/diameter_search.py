@@ -87,7 +87,7 @@ class DiameterCheck:
 
     def passes(self, pairs: int, n: int, noise: Noise) -> bool:
         """Draw the answer for n points of which `pairs` ordered pairs lie within a radius, a point and itself too."""
-        drawn = int(noise.discrete_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano), 1)[0])
+        drawn = noise.one_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano))
         return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
 
 

@@ -89,7 +89,7 @@ class RecordGate:
 
     def refuses(self, size: int, noise: Noise) -> bool:
         """Draw whether a window of `size` records is refused; all sizes above `max_held` are treated alike."""
-        noisy = size + int(noise.discrete_gaussian(self.variance, 1)[0])
+        noisy = size + noise.one_gaussian(self.variance)
         return noisy > self.max_records or size > self.max_held
 
     def chance(self, size: int) -> float:

@@ -70,7 +70,7 @@ class Alarm:
         return is_over
 
     def _draw(self) -> int:
-        return int(self._noise.discrete_laplace(_SCALE, 1)[0])
+        return self._noise.one_laplace(_SCALE)
 
 
 class LateWatch:

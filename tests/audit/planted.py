@@ -88,8 +88,8 @@ FAULTS = [
     Fault(
         "half the noise of a ball's count",
         "releases/averages.py",
-        "count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])",
-        "count = size + int(noise.discrete_gaussian(self.count_variance / 4, 1)[0])",
+        "count = size + noise.one_gaussian(self.count_variance)",
+        "count = size + noise.one_gaussian(self.count_variance / 4)",
         (f"{MECHANISMS}[ball]",),
     ),
     Fault(
@@ -274,8 +274,8 @@ FAULTS = [
     Fault(
         "what lies outside the ball of a variance without noise",
         "releases/statistics/variance.py",
-        "outside = view.size - inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])",
-        "outside = view.size - inside + 0 * int(noise.discrete_gaussian(self.count_variance, 1)[0])",
+        "outside = view.size - inside + noise.one_gaussian(self.count_variance)",
+        "outside = view.size - inside + 0 * noise.one_gaussian(self.count_variance)",
         ("unit/releases/test_searched_variances.py::test_it_is_the_twins_around_the_searched_mean[2.0-hidden]",),
     ),
     Fault(
@@ -488,7 +488,7 @@ FAULTS = [
     Fault(
         "what lies outside the ball of a tracking mean without noise",
         "releases/means/tracking.py",
-        "outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])",
+        "outside = view.size - inside + noise.one_gaussian(self.average.count_variance)",
         "outside = view.size - inside",
         (f"{MECHANISMS}[tracking, record outside]",),
     ),
@@ -795,15 +795,15 @@ FAULTS = [
     Fault(
         "a size below the true one more often than delta pays for",
         "cores/filters.py",
-        "return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])",
-        "return n + int(noise.discrete_gaussian(self.variance, 1)[0])",
+        "return n + self.offset + noise.one_gaussian(self.variance)",
+        "return n + noise.one_gaussian(self.variance)",
         ("unit/cores/test_filters.py::test_size_is_noisy_with_the_right_deviation",),
     ),
     Fault(
         "a size above the true one more often than delta pays for",
         "releases/averages.py",
-        "n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
-        "n_hat = size + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
+        "n_hat = size - self.offset + noise.one_gaussian(self.size_variance)",
+        "n_hat = size + noise.one_gaussian(self.size_variance)",
         ("unit/releases/test_means.py::test_friendly_average_of_few_points_says_no",),
     ),
     Fault(

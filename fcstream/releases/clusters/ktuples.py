@@ -238,10 +238,10 @@ def nearest_averages(
     sums_variance = gaussian_variance(reach**2, rho_nano - counts_rho)
     counts_variance = gaussian_variance(2 * (k * (outlier_tuples + 1)) ** 2, counts_rho)
     value, sigma = np.empty((k, d)), np.empty((k, d))
-    noisy_counts = noise.discrete_gaussian(counts_variance, k)
+    noisy_counts = noise.discrete_gaussian(counts_variance, k).tolist()
     for j in range(k):
         chosen = labels == j
-        count = max(1, int(np.count_nonzero(chosen)) + int(noisy_counts[j]))
+        count = max(1, int(np.count_nonzero(chosen)) + noisy_counts[j])
         drawn = noise.discrete_gaussian(sums_variance, d).tolist()
         total = [a + b for a, b in zip(column_totals(offsets[chosen], 2 * MAX_COORDINATE), drawn, strict=True)]
         value[j], sigma[j] = origin + np.array([x / count for x in total]), math.sqrt(sums_variance) / count

@@ -138,7 +138,7 @@ class LaplaceTest:
         radii, inside = geometry.members(chosen, tuples)
         outlier_tuples = _FINE * (self.tuples - inside.sum(axis=1).astype(np.int64))
         passed = outlier_tuples + noise.discrete_laplace(self.scales[0], self.positions) <= _FINE * self.threshold
-        total = _FINE * int(np.count_nonzero(passed)) + int(noise.discrete_laplace(self.scales[1], 1)[0])
+        total = _FINE * int(np.count_nonzero(passed)) + noise.one_laplace(self.scales[1])
         return _first(passed, total >= _FINE * self.level, chosen, radii, inside)
 
 

@@ -71,7 +71,7 @@ class LowerCount:
 
     def draw(self, n: int, noise: Noise) -> int:
         """Draw n-hat."""
-        return n - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
+        return n - self.offset + noise.one_laplace(self.scale)
 
     def chance(self, n: float, needed: float = 0.0) -> float:
         """Return, approximately, the chance that n-hat is above the needed number."""

@@ -99,7 +99,7 @@ def box_offsets(
     sides, bits = box_sides(box)
     offsets = np.clip(points.astype(np.int64), box.low, box.high) - box_middle(box)
     total = column_totals(np.sign(offsets) * (np.abs(offsets) >> bits), max(1, int(sides.max())))
-    drawn = [int(noise.discrete_gaussian(own, 1)[0]) if own else 0 for own in box_variances(box, rho_nano)]
+    drawn = [noise.one_gaussian(own) if own else 0 for own in box_variances(box, rho_nano)]
     noisy = [exact + more for exact, more in zip(total, drawn, strict=True)]
     found: NDArray[np.float64] = np.array(noisy, np.float64) * 2.0**bits / count
     return found

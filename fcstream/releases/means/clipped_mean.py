@@ -167,7 +167,7 @@ class ClippedMean(PointMechanism):
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         charge.start(PrivacyLoss(self._nano(COUNT)))
-        count = view.size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        count = view.size + noise.one_gaussian(self.count_variance)
         if count < self.smallest:
             return Outcome("too_few", count=count, core_count=count)
         points, everyone = view.points(), view.select(np.ones(view.size, np.bool_))

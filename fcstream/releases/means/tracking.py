@@ -233,7 +233,7 @@ class TrackingMean(PointMechanism):
         total, inside = tile_totals(everyone.parts, self.cold.dimension, math.isqrt(ball) + 1, add)
         estimate, count = self.average.divide(total, inside, center, ball, noise, charge.start)
         # This counts the points outside. A record is in one of the two bins, so `divide` has paid for both counts.
-        outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])
+        outside = view.size - inside + noise.one_gaussian(self.average.count_variance)
         everybody = count + max(0, outside)
         if estimate is None:
             return Outcome(

@@ -223,7 +223,7 @@ class ColdStart:
     def find(self, view: WindowView, noise: Noise, start: Start) -> Outcome:
         """Find the mean of a window's points; calls `start` before each stage."""
         start(PrivacyLoss(self.first.count_nano))
-        count = view.size + int(noise.discrete_gaussian(self.first.count_variance, 1)[0])
+        count = view.size + noise.one_gaussian(self.first.count_variance)
         if count < self.first.smallest:
             return Outcome("too_few", count=count)
         start(PrivacyLoss(self.first.sum_nano))
@@ -264,7 +264,7 @@ class ColdStart:
             drawn = 0
             if side:
                 variance = gaussian_variance(side * sum(units), self.first.sum_nano)
-                drawn, squares = int(noise.discrete_gaussian(variance, 1)[0]), squares + float(variance)
+                drawn, squares = noise.one_gaussian(variance), squares + float(variance)
             found.append((exact + drawn) / count * 2.0**shift)
         center = np.clip(to_center(middle + np.array(found)), low, high).astype(np.float64)
         return center, math.sqrt(squares) * 2.0**shift / count

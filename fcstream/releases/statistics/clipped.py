@@ -262,7 +262,7 @@ class ClippedCovariance(MechanismBase):
     def release(self, view: PointsInTiles, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         charge.start(self.shares["count"])
-        size = view.size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        size = view.size + noise.one_gaussian(self.count_variance)
         if size < self.least_count:
             return Outcome("too_few", count=size)
         coordinates = self._coordinates(view, size, noise, charge.start)
@@ -272,7 +272,7 @@ class ClippedCovariance(MechanismBase):
         sums, products, limit, beyond = self.noisy_moments(clipped, radius_squared, noise, charge.start)
         charge.start(self.shares["outside"])
         variance = Fraction(RHO_UNIT, 2 * self.shares["outside"].rho_nano)
-        outside = beyond + int(noise.discrete_gaussian(variance, 1)[0])
+        outside = beyond + noise.one_gaussian(variance)
         return self._outcome(size, outside, sums, products, radius_squared, limit, coordinates)
 
     def _coordinates(self, view: PointsInTiles, size: int, noise: Noise, start: Start) -> Coordinates:

@@ -138,7 +138,7 @@ class NoisyCount(MechanismBase):
     def release(self, view: WindowSize | WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Value and count are the same number."""
         charge.use(self.loss)
-        count = view.size + int(noise.discrete_gaussian(self.variance, 1)[0])
+        count = view.size + noise.one_gaussian(self.variance)
         return Outcome(value=np.array([float(count)]), sigma=np.array([self.sigma]), count=count, core_count=count)
 
     def forecast(self, size: int) -> Forecast:

@@ -162,7 +162,7 @@ class Quantiles(MechanismBase):
         charge.open(self.loss)
         first, shares = self.shares
         charge.start(first)
-        count = len(view) + int(noise.discrete_gaussian(self.variance, 1)[0])
+        count = len(view) + noise.one_gaussian(self.variance)
         if count < self.least_count:
             return Outcome("too_few", count=count)
         lowest, highest = self.column.lowest, self.column.highest

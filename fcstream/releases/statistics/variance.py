@@ -223,9 +223,9 @@ class Variance(MechanismBase):
         total, inside = tile_totals(everyone.parts, len(center), (ball >> shift) + 1, add)
         squares, first = self._rest
         charge.start(PrivacyLoss(first))
-        count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        count = inside + noise.one_gaussian(self.count_variance)
         # A record is inside or outside, so that the share for the one number pays for both.
-        outside = view.size - inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        outside = view.size - inside + noise.one_gaussian(self.count_variance)
         if count < self.smallest:
             return Outcome(self._known.refusal_reason(mean.count), count=mean.count, core_count=count)
         charge.start(PrivacyLoss(squares))

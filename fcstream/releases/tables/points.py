@@ -187,11 +187,12 @@ class Points(MechanismBase):
         charge.open(self.loss)
         d = self.dimension
         charge.start(PrivacyLoss(self.shares[0]))
-        drawn = noise.discrete_gaussian(self.variances[0], d + 1)
-        count = round((REACH * len(view.rows) + int(drawn[0])) / REACH)
+        exact = np.append(REACH * len(view.rows), view.rows.sum(axis=0))
+        total = exact + noise.discrete_gaussian(self.variances[0], d + 1)
+        count = round(int(total[0]) / REACH)
         if count < self.least_count:
             return Outcome("too_few", count=count)
-        mean = (view.rows.sum(axis=0) + drawn[1:]) / count
+        mean = total[1:] / count
         charge.start(PrivacyLoss(self.shares[1]))
         noisy = noisy_products(view.moments, self.variances[1], noise)
         directions = np.linalg.eigh(noisy / count - np.outer(mean, mean))[1][:, ::-1].T

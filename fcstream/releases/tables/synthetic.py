@@ -315,7 +315,7 @@ class Synthetic(TableMechanism):
         moments, codes = view.moments(), self.codes
         ones, size = np.diag(moments), view.size
         charge.start(PrivacyLoss(self.shares(0).records))
-        count = size + int(self._drawn(noise, self.scales(0).records, 1)[0])
+        count = int((size + self._drawn(noise, self.scales(0).records, 1))[0])
         if count < self.least_count:  # what cells were known stays known
             return Outcome("too_few", count=count, track=None if self.cells is None else _written(self.cells))
         shares, scales = self.shares(count), self.scales(count)
@@ -376,9 +376,9 @@ class Synthetic(TableMechanism):
         half = 2 * shifts[:, None] * ones[None, :]
         exact = 4 * moments - half - half.T + size * np.outer(shifts, shifts)
         above = np.triu_indices(p, 1)
-        drawn = np.zeros((p, p), np.int64)
-        drawn[above] = self._drawn(noise, scale, len(above[0]))
-        return np.asarray(np.where(self.codes.apart, exact + drawn + drawn.T, 0))
+        noisy = np.zeros((p, p), np.int64)
+        noisy[above] = np.where(self.codes.apart, exact, 0)[above] + self._drawn(noise, scale, len(above[0]))
+        return np.asarray(np.where(self.codes.apart, noisy + noisy.T, 0))
 
     def _complete(self, products: NDArray[np.int64], sums: NDArray[np.int64], count: int) -> None:
         """Fill in the products within a column, which are known from the means."""

@@ -378,8 +378,8 @@ class TreeMechanism:
         count_nano = rho // 2
         reach >>= shifts[:, None]
         sides = reach * reach.sum(axis=1, keepdims=True)
-        offsets = sums + _grouped(sides, (rho - count_nano)[:, None], noise)
-        told = sizes + _grouped(np.ones_like(sizes), count_nano, noise)
+        offsets = _noisy(sums, sides, (rho - count_nano)[:, None], noise)
+        told = _noisy(sizes, np.ones_like(sizes), count_nano, noise)
         counts, variances = np.array(asked, np.float64), np.full(nodes.total, float(self.variance))
         told_variance = RHO_UNIT / (2 * count_nano)
         weight = float(self.variance) / (float(self.variance) + told_variance)
@@ -408,16 +408,16 @@ def _halves(low: Integers, high: Integers, scales: Floats) -> tuple[Integers, In
     return feature, middle, (lows, highs)
 
 
-def _grouped(squares: Integers, rho_nano: Integers, noise: Noise) -> Integers:
-    """Draw noise for numbers with these squared sensitivities and shares of rho, in the order of both; 0 where one is
-    0.
+def _noisy(exact: Integers, squares: Integers, rho_nano: Integers, noise: Noise) -> Integers:
+    """Add noise to numbers with these squared sensitivities and shares of rho, drawn in the order of both; none where
+    one is 0.
     """
     shares, sides = np.broadcast_to(rho_nano, squares.shape).ravel(), squares.ravel()
     order = np.lexsort((shares, sides))
     changes = (np.diff(sides[order]) != 0) | (np.diff(shares[order]) != 0)
-    drawn = np.zeros(len(sides), np.int64)
+    noisy = exact.flatten()
     for mine in np.split(order, np.flatnonzero(changes) + 1):
         square, share = (int(own[mine[0]]) if len(mine) else 0 for own in (sides, shares))
         if square:
-            drawn[mine] = noise.discrete_gaussian(gaussian_variance(square, share), len(mine))
-    return drawn.reshape(squares.shape)
+            noisy[mine] += noise.discrete_gaussian(gaussian_variance(square, share), len(mine))
+    return noisy.reshape(exact.shape)
