@@ -127,8 +127,8 @@ class Tape:
                         "nothing: add the drawn numbers as they are to integers, or take one by `one_gaussian`"
                     )
 
-    def check(self, window: Any = None) -> Fraction:
-        """Return the loss in rho of all draws, or of one window's, if no draw came before what it costs was started.
+    def check(self) -> Fraction:
+        """Return the loss in rho of all draws, if no draw of a window came before what it costs was started.
 
         Raises
         ------
@@ -136,16 +136,15 @@ class Tape:
         """
         if self.at != len(self.draws):
             raise ReplayError(f"the neighbor draws {self.at} times instead of {len(self.draws)}")
-        total = _NOTHING
+        totals: dict[Any, Fraction] = {}
         for i, draw in enumerate(self.draws):
-            if window is None or draw.window == window:
-                total += draw.loss
-                if draw.loss and total * 10**9 > draw.started:
-                    raise ReplayError(
-                        f"draw {i + 1} ({draw.sampler}, {draw.settings}) brings the loss to {float(total):.6g}, but "
-                        f"only {draw.started / 1e9:.6g} was started before it"
-                    )
-        return total
+            total = totals[draw.window] = totals.get(draw.window, _NOTHING) + draw.loss
+            if draw.loss and total * 10**9 > draw.started:
+                raise ReplayError(
+                    f"draw {i + 1} ({draw.sampler}, {draw.settings}) brings the loss to {float(total):.6g}, but "
+                    f"only {draw.started / 1e9:.6g} was started before it"
+                )
+        return sum(totals.values(), _NOTHING)
 
 
 class DrawnInt(int):
@@ -178,7 +177,7 @@ class DrawnInt(int):
         return self._sum(other, -1)
 
 
-class Drawn(np.ndarray):  # type: ignore[type-arg]
+class Drawn(np.ndarray):
     """Numbers of noise that have not been added to anything; what else is done to them leaves the record."""
 
     noise: Any = None

@@ -55,8 +55,11 @@ def replay_release(mechanism: Mechanism, points: Any, extra: Any, seed: int, tap
         more rho than was started before it was drawn.
     """
     tape = tape or Tape()
-    told = []
-    for more, noise in ((False, ReplayNoise(tape, SeededEntropy(seed))), (True, ReplayNoise(tape, SeededEntropy(2**32 + seed)))):
+    told: list[Any] = []
+    for more, noise in (
+        (False, ReplayNoise(tape, SeededEntropy(seed))),
+        (True, ReplayNoise(tape, SeededEntropy(2**32 + seed))),
+    ):
         charge = OpenCharge(mechanism.loss)
         tape.started = lambda charge=charge: charge.started.rho_nano  # type: ignore[misc]
         counter = mechanism.counter(points.shape[1] if points.ndim > 1 else 1, 1, noise)
@@ -100,6 +103,7 @@ class MechanismContract:
 
     def test_no_second_source_of_noise_is_made(self, monkeypatch: Any) -> None:
         """Also seen: a release that draws nothing of its noise."""
+        drawn: list[int] = []
         for points, _ in self.neighbors():
             mechanism, entropy = self.mechanism(), SeededEntropy(0)
             noise, words = Noise(entropy), entropy.words
@@ -107,11 +111,11 @@ class MechanismContract:
             counter.add(0, points)
             mechanism.release(counter.view([0]), OpenCharge(mechanism.loss), noise)  # type: ignore[arg-type]
             with monkeypatch.context() as patch:
-                drawn: list[int] = []
-                patch.setattr(entropy, "words", lambda count, drawn=drawn, words=words: drawn.append(count) or words(count))
+                patch.setattr(entropy, "words", lambda count, words=words: words(drawn.append(count) or count))
                 patch.setattr(Noise, "__init__", _no_second_noise)
                 mechanism.release(counter.view([0]), OpenCharge(mechanism.loss), noise)  # type: ignore[arg-type]
             assert drawn
+            drawn.clear()
 
 
 def _no_second_noise(*_: Any) -> None:

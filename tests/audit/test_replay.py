@@ -5,12 +5,17 @@ scale, a variance, a rate or a branch that depends on anything but what is relea
 twice show in one run, where draws would need ten thousand.
 """
 
+import itertools
 import os
 
+import numpy as np
 import pytest
 from audit.replay import cases, job_of, mechanism_of, neighbors, next_total, tape_of
+from support.helpers import sample
+from support.release_kinds import OF_TEXTS
 
-from fcstream.noise.replay import ReplayError
+from fcstream.config import Config
+from fcstream.noise.replay import ReplayError, Tape
 from fcstream.releases.contract import replay_release
 from fcstream.releases.registry import KINDS
 from fcstream.releases.totals.memory import EpochMemory
@@ -31,3 +36,17 @@ def test_one_record_costs_what_was_started(name, monkeypatch):
             except (ReplayError, AssertionError) as error:
                 raise AssertionError(f"{name}: {which}, seed {seed}") from error
             assert loss * 10**9 <= mechanism.loss.rho_nano
+
+
+def test_every_registered_kind_has_a_case():
+    assert {name for name in KINDS if name != "frequent"} <= set(cases())
+
+
+def test_a_text_costs_what_was_started():
+    """Of a text that others have, and of one that nobody has: its number stays below the threshold, as delta says."""
+    shape = {"features": [{"name": "city", "type": "text"}], "window": {"end": "1970-01-01T00:00:10Z"}}
+    mechanism = Config.from_mapping(sample(release=OF_TEXTS["frequent"], **shape)).job.answers[0].mechanism
+    texts = np.array(["bergen"] * 90 + ["oslo"] * 3 + ["rome"])
+    for seed, (points, extra) in enumerate(itertools.product((texts, texts[:0]), ("bergen", "oslo", "rome", "zagreb"))):
+        loss = replay_release(mechanism, points, np.array([extra]), seed, Tape(grows=True))
+        assert loss * 10**9 <= mechanism.loss.rho_nano
