@@ -110,8 +110,13 @@ class MechanismContract:
             counter = mechanism.counter(points.shape[1] if points.ndim > 1 else 1, 1, noise)
             counter.add(0, points)
             mechanism.release(counter.view([0]), OpenCharge(mechanism.loss), noise)  # type: ignore[arg-type]
+
+            def counted(count: int, words: Any = words) -> Any:
+                drawn.append(count)
+                return words(count)
+
             with monkeypatch.context() as patch:
-                patch.setattr(entropy, "words", lambda count, words=words: words(drawn.append(count) or count))
+                patch.setattr(entropy, "words", counted)
                 patch.setattr(Noise, "__init__", _no_second_noise)
                 mechanism.release(counter.view([0]), OpenCharge(mechanism.loss), noise)  # type: ignore[arg-type]
             assert drawn

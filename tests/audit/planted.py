@@ -74,6 +74,12 @@ TREES = "audit/test_trees.py::test_neighbors_stay_below_the_claim"
 TREE_TWIN = "unit/releases/test_trees.py::test_a_tree_is_that_of_its_slow_twin"
 TREE_CORNER = "unit/releases/test_trees.py::test_noise_of_a_points_sums_pays_for_every_corner_of_its_box"
 INTEGERS = "unit/releases/test_totals.py::test_the_integers_are_those_of_the_rationals"
+REPLAY = "audit/test_replay.py::test_one_record_costs_what_was_started"
+REPLAYED = "audit/test_replayed_streams.py::test_a_stream_and_its_neighbor_release_the_same"
+SAME_NOISE = (
+    "import copy, functools; again, noise = functools.cache(noise.discrete_gaussian), copy.copy(noise); "
+    "noise.discrete_gaussian = again\n"
+)
 
 FAULTS = [
     # -- noise that is too small ---------------------------------------------------------------------------------------
@@ -1058,6 +1064,63 @@ FAULTS = [
         "        if rough is None:\n            return Outcome(self.refusal_reason(core.count), count=core.count)",
         "        if rough is None:\n            return Outcome(self.refusal_reason(view.size), count=core.count)",
         ("unit/releases/test_reasons.py::test_the_reason_is_a_function_of_what_is_released",),
+    ),
+    # -- what a replay on the neighbor notices -------------------------------------------------------------------------
+    Fault(
+        "one noise vector for all parts of a tree's Lloyd step",
+        "releases/clusters/tree_centers.py",
+        "sigma, counts = np.full_like(centers, np.nan), np.zeros(k, np.int64)\n",
+        "sigma, counts = np.full_like(centers, np.nan), np.zeros(k, np.int64)\n        " + SAME_NOISE,
+        (f"{REPLAY}[centers/tree]",),
+    ),
+    Fault(
+        "a tree's Lloyd step with the noise of half its radii",
+        "releases/clusters/tree_centers.py",
+        "int(sizes[j]), centers[j], squared[j], noise, begin()",
+        "int(sizes[j]), centers[j], max(1, squared[j] // 4), noise, begin()",
+        (f"{REPLAY}[centers/tree]",),
+    ),
+    Fault(
+        "radii of a tree's parts by their true records",
+        "releases/clusters/tree_centers.py",
+        "radii = np.maximum(1.0, np.ceil(SLACK * reaches(stand, centers, REACHED)))",
+        "radii = np.full(len(centers), 1.0 + 2 * np.abs(points - centers[0]).max(initial=0.0))",
+        (f"{REPLAY}[centers/tree]",),
+    ),
+    Fault(
+        "components of a mixture by a tree that share their noise",
+        "releases/clusters/tree_mixtures.py",
+        "begin, points = in_parts(start), view.points()\n",
+        "begin, points = in_parts(start), view.points()\n        " + SAME_NOISE,
+        (f"{REPLAY}[mixtures/tree]",),
+    ),
+    Fault(
+        "answers of a window that share their noise",
+        "releases/answers.py",
+        "        found = []\n        for i, answer in enumerate(self.answers):\n",
+        "        " + SAME_NOISE + "        found = []\n        for i, answer in enumerate(self.answers):\n",
+        (f"{REPLAYED}[several answers]",),
+    ),
+    Fault(
+        "a shared account that gets back the most that a key has not used",
+        "engine/shared_users.py",
+        "rho = min(loss.rho_nano for loss in decision.unused.values())",
+        "rho = max(loss.rho_nano for loss in decision.unused.values())",
+        (f"{REPLAYED}[shared keys, one of which is refused]",),
+    ),
+    Fault(
+        "a covariance whose sample's rate follows the true number of records",
+        "releases/statistics/clipped.py",
+        "sampled_rows(view.size, Fraction(self.sample, size), noise)",
+        "sampled_rows(view.size, Fraction(self.sample, view.size), noise)",
+        (f"{REPLAY}[covariance/clipped]",),
+    ),
+    Fault(
+        "learned scales whose sample's rate follows the true number of records",
+        "releases/statistics/learned.py",
+        "sampled_rows(len(rows), Fraction(wanted, self.size_hint), noise)",
+        "sampled_rows(len(rows), Fraction(wanted, max(wanted, len(rows))), noise)",
+        (f"{REPLAY}[mean/recentered, learned]",),
     ),
 ]
 

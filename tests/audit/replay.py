@@ -37,7 +37,17 @@ SINGLE = {"mean/ball": 30, "quantiles": 40, "count": 12, "mean/auto": 40, "mean/
 
 def job_of(release, **sections):
     shape = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}} | sections
-    return Config.from_mapping(sample(release=release, **shape)).job
+    learned = {"features": LEARNED} if release.get("outliers") and release["size_hint"] == CROWD else {}
+    return Config.from_mapping(sample(release=release, **shape) | learned).job
+
+
+LEARNED = [
+    {"name": "a", "min": -40.0, "max": 80.0, "scale": "learned"},
+    {"name": "b", "min": 0.0, "max": 100.0, "scale": "learned"},
+]
+CROWD = 20_000
+CROWDS = ("covariance/clipped", "mean/recentered, learned")
+"""Kinds that look at a sample of a large window."""
 
 
 def cases():
@@ -45,6 +55,7 @@ def cases():
     return {name: release for name, (release, _) in {**RELEASES, **ALSO}.items()} | {
         "mean/tracking, no radius": {**RELEASES["count"][0], "kind": "mean", "method": "tracking", "rho": 0.5},
         "mean/tracking, with a track": RELEASES["mean/tracking"][0],
+        "mean/recentered, learned": {"size_hint": CROWD, "outliers": "leave_out"},
     }
 
 
@@ -69,6 +80,9 @@ def neighbors(name, seed):
     pairs = list(itertools.product(made, EXTRAS))
     if slow and "tree" not in name:  # which take seconds: another part of them with each seed
         pairs = [pairs[i] for i in random.permutation(len(pairs))[:4]]
+    if name in CROWDS:
+        made["a crowd"] = CENTER + random.normal(0, 0.3, (CROWD, 2))
+        pairs += [("a crowd", "a stranger")]
     for window, extra in pairs:
         yield f"{window}, {extra}", made[window], np.array([EXTRAS[extra]])
 

@@ -23,7 +23,12 @@ class Words:
         self.given, self.stage, self.counts = set(), None, collections.Counter()
         known = self.known = [own]
         plain = SeededEntropy.__init__
-        monkeypatch.setattr(SeededEntropy, "__init__", lambda made, seed: known.append(made) or plain(made, seed))
+
+        def init(made, seed):
+            known.extend([made] if seed else [])
+            plain(made, seed)
+
+        monkeypatch.setattr(SeededEntropy, "__init__", init)
         for source in (SystemEntropy, SeededEntropy):
             monkeypatch.setattr(source, "words", self._counted(source.words))
 
@@ -31,7 +36,7 @@ class Words:
         def words(source, count):
             found = plain(source, count)
             if isinstance(source, SeededEntropy) and not any(source is one for one in self.known):
-                return found  # made before from a public number, for predictions
+                return found  # made before, or always from 0: for what follows from public or released numbers
             fresh = set(found.tolist())
             assert len(fresh) == count, "a word comes twice"
             assert not fresh & self.given, "a word is given that was given before"
