@@ -45,7 +45,7 @@ LEARNED = [
     {"name": "a", "min": -40.0, "max": 80.0, "scale": "learned"},
     {"name": "b", "min": 0.0, "max": 100.0, "scale": "learned"},
 ]
-CROWD = 20_000
+CROWD = 40_000
 CROWDS = ("covariance/clipped", "mean/recentered, learned")
 """Kinds that look at a sample of a large window."""
 
