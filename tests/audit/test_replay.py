@@ -14,11 +14,14 @@ from audit.replay import cases, job_of, mechanism_of, neighbors, next_total, tap
 from support.helpers import sample
 from support.release_kinds import OF_TEXTS
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config
 from fcstream.noise.replay import ReplayError, Tape
+from fcstream.releases.base import MechanismBase, Outcome
 from fcstream.releases.contract import replay_release
 from fcstream.releases.registry import KINDS
 from fcstream.releases.totals.memory import EpochMemory
+from fcstream.testing import MechanismContract
 
 SEEDS = int(os.environ.get("FCSTREAM_REPLAYS", "1"))
 """Each case is replayed with as many seeds; a night can have a hundred."""
@@ -50,3 +53,30 @@ def test_a_text_costs_what_was_started():
     for seed, (points, extra) in enumerate(itertools.product((texts, texts[:0]), ("bergen", "oslo", "rome", "zagreb"))):
         loss = replay_release(mechanism, points, np.array([extra]), seed, Tape(grows=True))
         assert loss * 10**9 <= mechanism.loss.rho_nano
+
+
+class TestCount(MechanismContract):
+    """The contract, as somebody with a kind of their own has it."""
+
+    def mechanism(self):
+        return job_of(cases()["count"]).answers[0].mechanism
+
+    def neighbors(self):
+        yield np.zeros((30, 2)), np.ones((1, 2))
+        yield np.zeros((0, 2)), np.ones((1, 2))
+
+
+class TwiceUsed(MechanismBase):
+    """A fault: one number of noise for two counts."""
+
+    kind, loss = "twice", PrivacyLoss.charge(0.5)
+
+    def release(self, view, charge, noise):
+        charge.use(self.loss)
+        drawn = noise.one_gaussian(1)
+        return Outcome(value=np.array([view.size + drawn, 2 * view.size + drawn], float))
+
+
+def test_one_number_of_noise_for_two_is_noticed():
+    with pytest.raises(ReplayError, match="added to two numbers"):
+        replay_release(TwiceUsed(), np.zeros((3, 2)), np.ones((1, 2)), 0)
