@@ -47,8 +47,9 @@ def test_every_registered_kind_has_a_case():
 
 def test_a_text_costs_what_was_started():
     """Of a text that others have, and of one that nobody has: its number stays below the threshold, as delta says."""
-    shape = {"features": [{"name": "city", "type": "text"}], "window": {"end": "1970-01-01T00:00:10Z"}}
-    mechanism = Config.from_mapping(sample(release=OF_TEXTS["frequent"], **shape)).job.answers[0].mechanism
+    config = sample(release=OF_TEXTS["frequent"], window={"end": "1970-01-01T00:00:10Z"})
+    config["features"] = [{"name": "city", "type": "text"}]
+    mechanism = Config.from_mapping(config).job.answers[0].mechanism
     texts = np.array(["bergen"] * 90 + ["oslo"] * 3 + ["rome"])
     for seed, (points, extra) in enumerate(itertools.product((texts, texts[:0]), ("bergen", "oslo", "rome", "zagreb"))):
         loss = replay_release(mechanism, points, np.array([extra]), seed, Tape(grows=True))
