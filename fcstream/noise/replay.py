@@ -241,9 +241,9 @@ class ReplayNoise(Noise):
 
     Source
     ------
-    A shift of the noise by v - v' makes v' what v was. Of Gaussian noise, discrete or not, the shift costs (v - v')**2
-    / (2 variance) of rho, of Laplace noise (sum of |v - v'| / scale)**2 / 2 in one draw, of an exponential choice
-    (rate range)**2 / 8, the range being that of the differences of costs (proofs 1.5, 1.7).
+    Specification 2.5; proofs 1.5, 1.7. A shift of the noise by v - v' makes v' what v was. Of Gaussian noise, discrete
+    or not, the shift costs (v - v')**2 / (2 variance) of rho, of Laplace noise (sum of |v - v'| / scale)**2 / 2 in one
+    draw, of an exponential choice (rate range)**2 / 8, the range being that of the differences of costs.
     """
 
     def __init__(self, tape: Tape, entropy: Entropy) -> None:

@@ -9,7 +9,7 @@ import collections
 import numpy as np
 import pytest
 from audit.replay import cases, job_of, mechanism_of, neighbors
-from audit.test_replayed_streams import CASES, base, configured, ledgers_of
+from audit.replayed_streams import CASES, base, configured, ledgers_of
 
 from fcstream import Noise, SeededEntropy
 from fcstream.noise.samplers import SystemEntropy
