@@ -23,6 +23,7 @@ from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema
 from .bounds import (
     NUMBER_BYTES,
+    OBJECT_BYTES,
     SCHEMA_DEPTH,
     SCHEMA_TYPES,
     VALUES_BESIDE,
@@ -50,10 +51,13 @@ class WriterSchema(NamedTuple):
     Attributes
     ----------
     writer, reader : parsed schemas of fastavro
+    longest : int
+        Most bytes of a message.
     """
 
     writer: Any
-    reader: Any = None
+    reader: Any
+    longest: int
 
 
 class AvroMessages:
@@ -108,6 +112,9 @@ class AvroMessages:
                 messages.append(Rejection(found, first_position + len(messages)))
                 continue
             size = len(line) if in_header else len(rest)
+            if size > found.longest:
+                messages.append(Rejection("too_long", first_position + len(messages)))
+                continue
             file = BytesIO(line if in_header else rest)
             try:
                 message = read(file, found.writer, found.reader)
@@ -153,7 +160,9 @@ class AvroMessages:
             fastavro.parse_schema(self._stored(json.loads(each), False), named)
         writer = fastavro.parse_schema(self._stored(json.loads(text), False), named)
         check_types(writer, named)
-        return WriterSchema(writer, None if self._reads_whole else _only(writer, named, self._tops))
+        size = _memory(writer, named)
+        longest = int((OBJECT_BYTES - size.least) / max(1, size.each))
+        return WriterSchema(writer, None if self._reads_whole else _only(writer, named, self._tops), longest)
 
     def _stored(self, schema: Any, is_time: bool) -> Any:
         """Take the logical types from a schema that would make other objects of stored numbers and texts."""
@@ -315,6 +324,41 @@ def _held_by(schema: Any, held: Callable[[Any], _TypeCost]) -> _TypeCost:
         return _TypeCost(1 + part.types, 1 - VALUES_PER_BYTE)
     size = 0 if kind == "null" else schema["size"] if kind == "fixed" else 1
     return _TypeCost(1, 1 - size * VALUES_PER_BYTE)
+
+
+class _Memory(NamedTuple):
+    """What the values of a type take in memory: so many bytes if they are written with so few, and so many for each
+    further one."""
+
+    least: float
+    written: float
+    each: float
+
+
+def _memory(schema: Any, named: Any) -> _Memory:
+    """Find what a type takes that `check_types` admits."""
+    if isinstance(schema, str) and schema in named:
+        schema = named[schema]
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, dict):
+        return _memory(kind, named)
+    if isinstance(kind, list):
+        parts = [_memory(each, named) for each in kind]
+        written = 1 + min(each.written for each in parts)
+        return _Memory(max(each.least for each in parts), written, max(each.each for each in parts))
+    if kind in ("record", "error"):
+        parts = [_memory(each["type"], named) for each in schema["fields"]]
+        least = 168 + 16 * len(parts) + sum(each.least for each in parts)
+        return _Memory(least, sum(each.written for each in parts), max([0.0, *(each.each for each in parts)]))
+    if kind in ("array", "map"):
+        part, key = _memory(schema["items" if kind == "array" else "values"], named), 144 if kind == "map" else 8
+        return _Memory(88, 1, max(part.each, (part.least + key) / max(1, part.written + (kind == "map"))))
+    if kind == "fixed":
+        return _Memory(48 + schema["size"], schema["size"], 0)
+    if kind in ("bytes", "string"):
+        return _Memory(56, 1, 4)
+    size = {"null": 0, "float": 4, "double": 8}.get(kind, 1)
+    return _Memory(0 if kind in ("null", "boolean", "enum") else 32, size, 0)
 
 
 def _bounded_decimal(data: bytes, writer: Any, _reader: Any = None) -> Decimal:

@@ -45,7 +45,8 @@ MEANINGS = {
     "bad_user": "a user's id that is neither text nor a whole number, or longer than 1024 characters",
     "unknown_level": "a Boolean or a category that is none of its declared levels",
     "not_a_text": "no text and no whole number where a text must stand, or no Unicode",
-    "too_long": "rows of one message beyond those that are read, or a text of more than `max_bytes`",
+    "too_long": "rows of one message beyond those that are read, a text of more than `max_bytes`, or a record or a "
+    "message that is longer than any that is read",
     "cumulative": "a cumulative sum of OTLP, which holds all measurements since its start: send gauges, or deltas",
     "delta_sum": "a sum of OTLP over one interval, and `source.delta_sums` does not say that such are to be read",
     "histogram": "a histogram or summary of OTLP, which holds no measurement: send gauges",

@@ -14,6 +14,18 @@ from typing import Any
 LONGEST_MESSAGE = 2**24
 """Most bytes per message. A longer message of one record is rejected unread; of many rows only those that fit are
 read."""
+READ_AT_ONCE = 2**18
+"""Most bytes that a library makes objects of at once, which may take 130 bytes for each of them: of a message the
+record that it is, or a part of its records and what is around them. A record of JSON, MessagePack or CBOR has no more.
+"""
+OBJECT_BYTES = 48 * 10**6
+"""Most bytes of memory that a message of protobuf, OTLP or Avro may take by what its type says, which is read whole."""
+LIST_ELEMENTS = 2**20
+"""Most elements of a list in JSON, with the fields around it; more are not looked for."""
+PACKED_ELEMENTS = 2**18
+"""Most elements of a list of records in MessagePack, CBOR or protobuf."""
+MAP_FIELDS = 2**12
+"""Most fields of a map in MessagePack that lies around a long list of records."""
 NUMBER_BYTES = 128
 """Most bytes of a big number, or of the digits of a decimal one; a double is below 2**1024. Digits are turned from base
 2 into base 10, which takes time in the square of their number."""
@@ -29,6 +41,8 @@ MIXED_KEYS_BYTES = 2**12
 lists as keys could be chosen so that a map of them takes hours."""
 PACK_BYTES = 2**15
 """Most bytes of a SenML pack in CBOR: its maps have numbers as keys, which could be chosen likewise."""
+SENML_BYTES = 2**19
+"""Most bytes of a SenML pack in JSON, which is read whole, since what stands before an entry decides what it means."""
 LINE_CELLS = 1000
 """Most tags and fields of a line of InfluxDB's protocol; its parser compares each tag with all others."""
 VALUES_PER_BYTE = 16

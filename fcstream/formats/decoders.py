@@ -13,7 +13,7 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, starmap
 from typing import Any, Protocol
@@ -29,14 +29,17 @@ from .batch import (
     UnusableRecord,
     batch_from_columns,
     batch_from_rows,
+    concatenated,
     merge,
     plain_labels,
 )
+from .bounds import READ_AT_ONCE, BeyondBounds
 from .cells import PER_MILLISECOND, read_cell
 from .columns import coded, numbers_of, timestamps_of
 from .csv_dialect import BOM, COMMAS, CsvDialect
 from .envelopes import Envelope
-from .parsing import decoded, parse_msgpack
+from .parsing import BROKEN, decoded, parse_msgpack
+from .rejections import tallied
 
 _LONGEST_DIAGNOSIS = 2**16
 SHORT = 64
@@ -50,6 +53,41 @@ class LineDecoder(Protocol):
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Decode lines, or messages with one envelope each, if the schema asks for fields of envelopes."""
+
+
+def apart(
+    lines: Sequence[bytes],
+    positions: NDArray[np.int64],
+    envelopes: Sequence[Envelope],
+    read: Callable[[list[bytes], NDArray[np.int64], Sequence[Envelope]], Batch],
+    read_long: Callable[[bytes, int, Sequence[Envelope], list[Rejection]], Iterator[Batch]] | None = None,
+) -> Batch:
+    """Read those of some messages that are longer than `READ_AT_ONCE` apart, or reject them as ``too_long``.
+
+    Parameters
+    ----------
+    read : callable
+        Reads messages at some positions, with envelopes.
+    read_long : callable, optional
+        Yields the records of one message, in parts, and may append rejections; raises `BeyondBounds`, or what else
+        `BROKEN` names, where it ends before its time.
+    """
+    batches: list[Batch] = []
+    rejections: list[Rejection] = []
+    short = [i for i, line in enumerate(lines) if len(line) <= READ_AT_ONCE]
+    given = [envelopes[i] for i in short] if envelopes else ()
+    batches.append(read([lines[i] for i in short], positions[short], given))
+    for i in sorted(set(range(len(lines))).difference(short)):
+        try:
+            if read_long is None:
+                raise BeyondBounds
+            batches.extend(read_long(lines[i], int(positions[i]), envelopes[i : i + 1], rejections))
+        except BeyondBounds:
+            rejections.append(Rejection("too_long", int(positions[i])))
+        except BROKEN:
+            rejections.append(Rejection("broken_record", int(positions[i])))
+    batch = concatenated(batches)
+    return batch.pick(np.argsort(batch.positions, kind="stable"), tallied(batch.rejections + rejections))
 
 
 class Objects:
@@ -111,6 +149,11 @@ class Objects:
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
+        if max(map(len, lines), default=0) > READ_AT_ONCE:
+            return apart(lines, positions, envelopes, self._read)
+        return self._read(lines, positions)
+
+    def _read(self, lines: list[bytes], positions: NDArray[np.int64], _envelopes: Sequence[Envelope] = ()) -> Batch:
         whole, fit = self._typed(self._decode_whole, lines, positions)
         if len(fit) == len(lines):
             return whole

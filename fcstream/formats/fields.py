@@ -92,6 +92,14 @@ class RecordReader:
         self._takes_values = () in steps
         self._takes_lists = any(isinstance(step, int) for first in steps for step in first)
 
+    @property
+    def is_sliceable(self) -> bool:
+        """Return whether records can be read in parts of their list: no field is one of a certain record."""
+        records, places = self._schema.records, (self._places.get(name or "") for name in self._schema.shared)
+        steps = records.steps if records is not None else ()
+        paths = [(*place.steps, "") for place in places if isinstance(place, FieldPath)]
+        return not any(path[: len(steps)] == steps and isinstance(path[len(steps)], int) for path in paths)
+
     def read(
         self,
         messages: Iterable[Any | Rejection],

@@ -21,9 +21,10 @@ import numpy as np
 from line_protocol_parser import LineFormatError, parse_line
 
 from .batch import Batch, Rejection, Schema, concatenated
-from .bounds import LINE_CELLS, LONGEST_MESSAGE, has_many_cells, most_rows
+from .bounds import LINE_CELLS, LONGEST_MESSAGE, READ_AT_ONCE, has_many_cells, most_rows
 from .envelopes import Envelope
 from .fields import RecordReader
+from .parsing import pieces
 from .rejections import tallied
 
 _TOGETHER = 512
@@ -69,25 +70,37 @@ class PointLines:
             if len(body) > LONGEST_MESSAGE:
                 too_long.append(Rejection("too_long", first_position + i))
                 continue
-            parts = _lines(body)
-            if len(parts) > self._most:
-                too_long.append(Rejection("too_long", first_position + i))
-                del parts[self._most :]
-            if max(map(len, parts), default=0) > 3 * LINE_CELLS and (wide := list(filter(has_many_cells, parts))):
-                too_long += [Rejection("too_long", first_position + i, None, len(wide))]
-                parts = [part for part in parts if not has_many_cells(part)]
-            found += parts
-            owners += [i] * len(parts)
-            if len(found) >= _TOGETHER:
-                for start in range(0, len(found), _TOGETHER):
-                    some = slice(start, start + _TOGETHER)
-                    batches.append(self._read(found[some], owners[some], first_position, envelopes))
-                found, owners = [], []
+            room = self._most
+            for piece in pieces(body):
+                parts = self._lines_of(piece, room, first_position + i, too_long)
+                room -= len(parts)
+                found += parts
+                owners += [i] * len(parts)
+                if len(found) >= _TOGETHER:
+                    for start in range(0, len(found), _TOGETHER):
+                        some = slice(start, start + _TOGETHER)
+                        batches.append(self._read(found[some], owners[some], first_position, envelopes))
+                    found, owners = [], []
         batches.append(self._read(found, owners, first_position, envelopes))
         batch = concatenated(batches)
         if too_long:
             batch.rejections = tallied(batch.rejections + too_long)
         return batch
+
+    def _lines_of(self, piece: bytes, room: int, position: int, too_long: list[Rejection]) -> list[str]:
+        """Return the lines of a part of a message that are read."""
+        if len(piece) > READ_AT_ONCE:
+            too_long.append(Rejection("too_long", position))
+            return []
+        parts = _lines(piece)
+        if len(parts) > room:
+            if room:
+                too_long.append(Rejection("too_long", position))
+            del parts[room:]
+        if max(map(len, parts), default=0) > 3 * LINE_CELLS and (wide := list(filter(has_many_cells, parts))):
+            too_long.append(Rejection("too_long", position, None, len(wide)))
+            parts = [part for part in parts if not has_many_cells(part)]
+        return parts
 
     def _read(self, lines: list[str], owners: list[int], first_position: int, envelopes: Sequence[Envelope]) -> Batch:
         """Read lines, each with the number of its message."""

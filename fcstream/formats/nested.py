@@ -6,7 +6,7 @@ A message that breaks off or is too long is rejected whole. Anything else that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Batch, Rejection, Schema, merge
-from .bounds import most_rows
-from .decoders import SHORT, LineDecoder, Objects
+from .bounds import READ_AT_ONCE, BeyondBounds, most_rows
+from .decoders import SHORT, LineDecoder, Objects, apart
 from .envelopes import Envelope
 from .fields import RecordReader
-from .json_parts import is_deep, parse_elements, parse_json
-from .parsing import BROKEN, decoded, parse_msgpack
+from .json_parts import is_deep, parse_elements, parse_json, slices
+from .parsing import BROKEN, decoded, msgpack_slices, parse_msgpack
 from .typed import MessageType, Untyped, shape_of
 
 _MAX_SHAPES = 8
@@ -50,6 +50,7 @@ class NestedObjects:
         self._shape: frozenset[str] | None = frozenset() if schema.records is None else None
         self._parse: Callable[[bytes], Any] = parse_json if codec == "json" else parse_msgpack
         self._skips_blank = not are_messages
+        self._most = most_rows(len(schema.features))
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, or messages with their envelopes, the first of which has `first_position`."""
@@ -58,9 +59,31 @@ class NestedObjects:
             kept = [i for i, line in enumerate(lines) if line.strip()]
             lines, positions = [lines[i] for i in kept], positions[kept]
             envelopes = [envelopes[i] for i in kept] if envelopes else ()
+        if max(map(len, lines), default=0) > READ_AT_ONCE:
+            return apart(lines, positions, envelopes, self._short, self._sliced)
+        return self._short(lines, positions, envelopes)
+
+    def _short(self, lines: list[bytes], positions: NDArray[np.int64], envelopes: Sequence[Envelope]) -> Batch:
         if self._shape is None and lines:
             self._guess(lines[0])
         return self._typed(lines, positions, envelopes)
+
+    def _sliced(
+        self, line: bytes, position: int, envelopes: Sequence[Envelope], rejections: list[Rejection]
+    ) -> Iterator[Batch]:
+        """Read a long message in slices of its records."""
+        path = self._schema.records
+        if path is None or not self._reader.is_sliceable:
+            raise BeyondBounds
+        rows = 0
+        for part in (slices if self._codec == "json" else msgpack_slices)(line, path):
+            if len(part) > 3 * READ_AT_ONCE:  # what is around the records, and one that is too long
+                rejections.append(Rejection("too_long", position))
+                continue
+            yield (batch := self._short([part], np.array([position]), envelopes))
+            rows += batch.seen
+            if rows > self._most:
+                raise BeyondBounds
 
     def _guess(self, line: bytes) -> None:
         """Take the shape of one message for the shape of those that follow; only speed depends on it."""
@@ -133,7 +156,7 @@ class NestedObjects:
         except BROKEN:
             if self._codec != "json" or self._schema.records is None:
                 raise
-            return parse_elements(line, self._schema.records, most_rows(len(self._schema.features)))
+            return parse_elements(line, self._schema.records, self._most)
 
 
 def _has_cells(kind: MessageType, message: Any) -> bool:

@@ -33,19 +33,22 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema
-from .bounds import LONGEST_MESSAGE, most_rows
+from .bounds import LONGEST_MESSAGE, OBJECT_BYTES, READ_AT_ONCE, BeyondBounds, most_rows
 from .decoders import LineDecoder
 from .envelopes import Envelope, EnvelopeField
 from .fields import RecordReader, top_fields
 from .otlp_json import JsonLogsRequest, JsonMetricsRequest
 from .otlp_outlines import outline
 from .paths import FieldPath
+from .wire import check_wire, wire_type
 
 TIME = "time_unix_nano"
 _LOG_FIELDS = ("observed_time_unix_nano", "severity_number", "severity_text", "event_name", "body")
 _NO_VALUE = 1  # the flag of a data point that says that there was nothing to measure
 _DELTA = 1
 _DISTRIBUTIONS = ("histogram", "exponential_histogram", "summary")
+_SMALL, _WRAPPED = frozenset(("KeyValue", "AnyValue", "ArrayValue", "KeyValueList")), 280
+"""Types of attributes, and how many bytes of memory a message of any other takes besides."""
 _OBJECT = re.compile(rb"\s*\{")
 _ERRORS = (DecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -127,6 +130,7 @@ class _Requests:
         self._first = next(iter(schema.features), None)
         self._tops = top_fields(schema, (schema.time, *schema.features, *schema.labels))
         self._encodings = _encodings(proto, json)
+        self._wire = wire_type(proto.DESCRIPTOR, lambda kind: 0 if kind.name in _SMALL else _WRAPPED)
         self._outlines = (self._encodings[0]._replace(request=outline(proto).FromString), self._encodings[1])
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
@@ -152,7 +156,7 @@ class _Requests:
         """
         try:
             return self._unread(self._request(body, self._outlines)[0]) if len(body) <= LONGEST_MESSAGE else None
-        except _ERRORS:
+        except (*_ERRORS, ValueError):
             return None
 
     def _unread(self, request: Any) -> Counter[tuple[str, str]]:
@@ -160,9 +164,15 @@ class _Requests:
 
     def _request(self, body: bytes, encodings: tuple[Encoding, Encoding]) -> tuple[Any, Encoding]:
         proto, json = encodings
+        is_long = len(body) > READ_AT_ONCE
         if _OBJECT.match(body):
+            if is_long and _may_take(body) > OBJECT_BYTES:
+                raise BeyondBounds
             with suppress(msgspec.DecodeError):  # bytes of protobuf may look like that
                 return json.request(body), json
+        if is_long:
+            with suppress(IndexError):  # what breaks off is left to the library
+                check_wire(body, self._wire)
         return proto.request(body), proto
 
     def _read(self, body: bytes, position: int) -> _FoundRecords:
@@ -172,9 +182,10 @@ class _Requests:
             request, encoding = self._request(body, self._encodings)
             found = _FoundRecords(encoding, position, self._most)
             self._collect(request, found)
-        except _ERRORS:
+        except (*_ERRORS, ValueError) as error:
             found = _FoundRecords(self._encodings[0], position, 0)
-            found.rejections.append(Rejection("broken_record", position))
+            reason = "too_long" if isinstance(error, BeyondBounds) else "broken_record"
+            found.rejections.append(Rejection(reason, position))
             return found
         if not found.blocks and not found.rejections:
             found.rejections.append(Rejection("missing", position, self._first))
@@ -291,6 +302,11 @@ class LogRequests(_Requests):
         if name == "body":
             return [found.encoding.plain(record.body) for record in records]
         return [getattr(record, name) or None for record in records]
+
+
+def _may_take(body: bytes) -> int:
+    """Return how many bytes of memory a request in JSON takes at most."""
+    return 128 * body.count(b"{") + 64 * body.count(b",") + (0 if body.isascii() else 4 * len(body))
 
 
 def _literal(place: FieldPath | EnvelopeField) -> FieldPath | EnvelopeField:

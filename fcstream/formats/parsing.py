@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounds import MIXED_KEYS_BYTES, PARTS_DEPTH
+from .bounds import MAP_FIELDS, MIXED_KEYS_BYTES, PACKED_ELEMENTS, PARTS_DEPTH, READ_AT_ONCE, BeyondBounds
+from .paths import FieldPath
 
 BROKEN = (ValueError, RecursionError, msgspec.DecodeError, TypeError)  # the last of a map as a key, in older clients
 """What decoders raise for a message that is none, or none of their type."""
@@ -42,6 +43,19 @@ def decoded(
     return messages, np.delete(np.arange(len(lines)), others)
 
 
+def pieces(body: bytes) -> Iterator[bytes]:
+    """Yield the lines of a text, some together: `READ_AT_ONCE` bytes of them at most, or one line that is longer."""
+    start = 0
+    while len(body) - start > READ_AT_ONCE:
+        end = body.rfind(b"\n", start, start + READ_AT_ONCE)
+        end = end if end >= 0 else body.find(b"\n", start)
+        if end < 0:
+            break
+        yield body[start:end]
+        start = end + 1
+    yield body[start:]
+
+
 def parse_msgpack(body: bytes) -> Any:
     """Read a MessagePack message; parts of it that cannot be read become None.
 
@@ -56,6 +70,80 @@ def parse_msgpack(body: bytes) -> Any:
     if found is None and body != b"\xc0":
         raise ValueError
     return found
+
+
+def _size(body: bytes | msgspec.Raw, fixed: int, wide: int) -> int:
+    """Return the length that a map or a list states, whose first byte is `fixed` for none, and `wide` before 16 bits;
+    -1 of anything else."""
+    head = bytes(memoryview(body)[:5])
+    if head and head[0] & 0xF0 == fixed:
+        return head[0] & 0x0F
+    return int.from_bytes(head[1 : 3 if head[0] == wide else 5]) if head and head[0] - wide in (0, 1) else -1
+
+
+def raw_elements(body: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the elements of a list as they are written.
+
+    Raises
+    ------
+    BeyondBounds
+        They are more than `PACKED_ELEMENTS`.
+    msgspec.DecodeError
+    """
+    if _size(body, 0x90, 0xDC) > PACKED_ELEMENTS:
+        raise BeyondBounds
+    return _LISTS.decode(body)
+
+
+def msgpack_slices(body: bytes, path: FieldPath) -> Iterator[bytes]:
+    """Return a message with a list at a path as several, which hold a part of the list each, and all around it.
+
+    Raises
+    ------
+    BeyondBounds
+        Too much is around the list, or a map or list on the way is too long.
+    ValueError, msgspec.DecodeError
+        There is no list at that path.
+    """
+    around: list[tuple[Any, str | int]] = []
+    inner: Any = body
+    for step in path.steps:
+        if isinstance(step, int):
+            parts: Any = raw_elements(inner)
+            is_there = step < len(parts)
+        else:
+            if _size(inner, 0x80, 0xDE) > MAP_FIELDS:
+                raise BeyondBounds
+            parts = _MAPS.decode(inner)
+            is_there = step in parts
+        if not is_there:
+            raise ValueError
+        around.append((parts, step))
+        inner = parts[step]
+    elements = raw_elements(inner)
+    if len(body) - memoryview(inner).nbytes > READ_AT_ONCE:
+        raise BeyondBounds
+    return _msgpack_slices(elements, around)
+
+
+def _msgpack_slices(elements: list[msgspec.Raw], around: list[tuple[Any, str | int]]) -> Iterator[bytes]:
+    some: list[msgspec.Raw] = []
+    size = 0
+    for element in elements:
+        some.append(element)
+        size += memoryview(element).nbytes
+        if size >= READ_AT_ONCE:
+            yield _around(some, around)
+            some, size = [], 0
+    if some or not elements:
+        yield _around(some, around)
+
+
+def _around(some: Any, around: list[tuple[Any, str | int]]) -> bytes:
+    for parts, step in reversed(around):
+        parts[step] = some
+        some = parts
+    return msgspec.msgpack.encode(some)
 
 
 def _parts(body: bytes | msgspec.Raw, depth: int) -> Any:

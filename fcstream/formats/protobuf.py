@@ -17,6 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from google.protobuf import (
     any_pb2,
     descriptor_pb2,
@@ -32,18 +33,21 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from ..errors import ConfigError
-from .batch import Batch, Rejection, Schema
+from .batch import Batch, Rejection, Schema, concatenated
+from .bounds import OBJECT_BYTES, BeyondBounds
 from .decoders import LineDecoder
 from .envelopes import Envelope
 from .fields import RecordReader, top_fields
 from .rejections import tallied
 from .schemas import marks, schema_name
+from .wire import WireType, check_wire, wire_slices, wire_type
 
 _WELL_KNOWN = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REMEDY = "make it with `protoc --include_imports --descriptor_set_out=FILE`"
 _SHOWN = 5  # names in an error
 _MOST_INDEXES = 32
+_OBJECT, _CELL = 168, 48  # bytes of memory of a plain object, and of each of its fields
 
 Reader = Callable[[Any], Any]
 
@@ -94,10 +98,38 @@ class ProtobufMessages:
                 f"must have the field {absent[0]!r}: {kind.descriptor.full_name} has {names}", "source.message"
             )
         self._columns = {top: _column(fields[top]) for top in sorted(tops) if top in fields}
+        self._wire = wire_type(kind.descriptor, lambda inner: _OBJECT + _CELL * len(inner.fields))
+        self._longest = 2 * OBJECT_BYTES // max(_OBJECT, *(_costs(self._wire, set())))
+        steps = schema.records.steps if schema.records is not None and self._reader.is_sliceable else ()
+        field = fields[str(steps[0])] if len(steps) == 1 and steps[0] in fields else None
+        self._number = 0
+        if field is not None and field.is_repeated and field.message_type is not None:
+            self._number = 0 if field.message_type.GetOptions().map_entry else field.number
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Read messages. An empty one is rejected, although as a message it holds zeros."""
         bodies = lines if self._indexes is None else list(self._unframed(lines, envelopes))
+        long = {i for i, body in enumerate(bodies) if isinstance(body, bytes) and len(body) > self._longest}
+        if not long:
+            return self._read(bodies, first_position, envelopes)
+        given, bodies = bodies, [b"" if i in long else body for i, body in enumerate(bodies)]
+        parts, rejections = [self._read(bodies, first_position, envelopes)], list[Rejection]()
+        parts[0].rejections = [each for each in parts[0].rejections if each.position - first_position not in long]
+        for i in sorted(long):
+            whole = given[i]
+            assert isinstance(whole, bytes)
+            try:
+                for part in wire_slices(whole, self._number) if self._number else [whole]:
+                    check_wire(part, self._wire)
+                    parts.append(self._read([part], first_position + i, envelopes[i : i + 1]))
+            except BeyondBounds:
+                rejections.append(Rejection("too_long", first_position + i))
+            except ValueError:
+                rejections.append(Rejection("broken_record", first_position + i))
+        batch = concatenated(parts)
+        return batch.pick(np.argsort(batch.positions, kind="stable"), tallied(batch.rejections + rejections))
+
+    def _read(self, bodies: Sequence[bytes | str], first_position: int, envelopes: Sequence[Envelope]) -> Batch:
         found, owners, rejections = self._parsed(bodies, first_position)
         columns = {top: column(found) for top, column in self._columns.items()}
         if not self._holds_rows:
@@ -139,6 +171,15 @@ class ProtobufMessages:
                 yield "unknown_schema"
             else:
                 yield body if in_header else found[1]
+
+
+def _costs(kind: WireType, known: set[int]) -> Iterator[int]:
+    """Yield the costs of a type and of all types in it."""
+    known.add(id(kind))
+    yield kind.cost
+    for each in kind.fields.values():
+        if isinstance(each, WireType) and id(each) not in known:
+            yield from _costs(each, known)
 
 
 def messages(

@@ -66,14 +66,15 @@ def moved(rejections: Iterable[Rejection], positions: NDArray[np.int64]) -> list
     return _entries((places[each.position], each) for each in rejections)
 
 
+_UNREAD = ("broken_record", "too_long")
+
+
 def tell_packed(rejections: list[Rejection], bodies: Sequence[bytes]) -> list[Rejection]:
     """Name messages that cannot be read because they are compressed; positions are the numbers of bodies."""
-    packed = {
-        i for i in {each.position for each in rejections if each.reason == "broken_record"} if is_packed(bodies[i])
-    }
+    packed = {i for i in {each.position for each in rejections if each.reason in _UNREAD} if is_packed(bodies[i])}
     if not packed:
         return rejections
-    kept = [each for each in rejections if each.position not in packed or each.reason != "broken_record"]
+    kept = [each for each in rejections if each.position not in packed or each.reason not in _UNREAD]
     return tallied(kept + [Rejection("compressed", i) for i in packed])
 
 

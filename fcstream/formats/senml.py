@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated, merge
-from .bounds import LONGEST_MESSAGE, most_rows
+from .bounds import SENML_BYTES, most_rows
 from .envelopes import Envelope
 from .fields import RecordReader
 from .rejections import tallied
@@ -76,7 +76,7 @@ class SenmlPacks:
         parse: Callable[[bytes], Any],
         *,
         joined: bool = False,
-        longest: int = LONGEST_MESSAGE,
+        longest: int = SENML_BYTES,
         usual: UsualPacks | None = None,
     ) -> None:
         schema.refuse_elements("packs of SenML")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import LONGEST_LABEL, Batch, Schema
-from .bounds import LONGEST_MESSAGE
+from .bounds import SENML_BYTES
 from .envelopes import Envelope
 from .fields import RecordReader, floats_of
 from .parsing import decoded
@@ -167,8 +167,8 @@ class UsualJsonPacks(UsualPacks):
     """Reads packs in JSON."""
 
     def _packs(self, lines: Sequence[bytes]) -> tuple[list[list[SenmlEntry]], NDArray[np.int64]]:
-        if max(map(len, lines), default=0) > LONGEST_MESSAGE:
-            lines = [line if len(line) <= LONGEST_MESSAGE else b"" for line in lines]
+        if max(map(len, lines), default=0) > SENML_BYTES:
+            lines = [line if len(line) <= SENML_BYTES else b"" for line in lines]
         packs, fit = decoded(partial(map, _PACK), lines)
         if len(fit) < len(lines):
             lines = [lines[i] for i in fit.tolist()]

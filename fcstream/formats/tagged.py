@@ -7,22 +7,26 @@ rejects itself alone. All records of a body have its position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from .batch import Batch, Rejection, concatenated, merge
+from .bounds import READ_AT_ONCE, BeyondBounds
 from .decoders import LineDecoder, Objects
 from .envelopes import Envelope
-from .json_parts import split_list
+from .json_parts import slices, split_list
+from .parsing import pieces, raw_elements
+from .paths import FieldPath
 from .rejections import moved, tallied, tell_packed
 
 
-def split_lines(body: bytes) -> list[bytes]:
-    """Return the lines of a body that are not blank."""
-    return [line for line in body.split(b"\n") if line and not line.isspace()]
+def split_lines(body: bytes) -> Iterator[Sequence[Any]]:
+    """Yield the lines of a body that are not blank."""
+    for some in pieces(body):
+        yield [line for line in some.split(b"\n") if line and not line.isspace()]
 
 
 class SplitMessages:
@@ -33,37 +37,49 @@ class SplitMessages:
     inner : LineDecoder
         Decodes one record each.
     split : callable
-        Returns the records of a message; raises `ValueError` for one that cannot be split.
+        Yields the records of a message, some together; raises `ValueError` for one that cannot be split.
     """
 
-    def __init__(self, inner: LineDecoder, split: Callable[[bytes], list[bytes]]) -> None:
+    def __init__(self, inner: LineDecoder, split: Callable[[bytes], Iterator[Sequence[Any]]]) -> None:
         self._inner, self._split = inner, split
         within = getattr(inner, "decoder", inner)  # of what only looks at lengths, too
         self._objects = within if isinstance(within, Objects) else None
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
-        found: list[list[bytes]] = []
+        batches: list[Batch] = []
         broken: list[Rejection] = []
+        records: list[bytes] = []
+        owners: list[int] = []
+
+        def read() -> None:
+            given = [envelopes[i] for i in owners] if envelopes else ()
+            batches.append(_moved(self._inner.decode(records, 0, given), first_position + np.array(owners, np.int64)))
+            records.clear()
+            owners.clear()
+
         for i, line in enumerate(lines):
             try:
-                found.append(self._long_enough(self._split(line), len(line), first_position + i, broken))
+                for some in self._split(line):
+                    for start in range(0, len(some), _TOGETHER):
+                        found = list(map(bytes, some[start : start + _TOGETHER]))
+                        found = self._long_enough(found, first_position + i, broken)
+                        records += found
+                        owners += [i] * len(found)
+                        if len(records) >= _TOGETHER:
+                            read()
+            except BeyondBounds:
+                broken.append(Rejection("too_long", first_position + i))
             except (ValueError, RecursionError):
-                found.append([])
                 broken.append(Rejection("broken_record", first_position + i))
-        counts = list(map(len, found))
-        origin = np.repeat(np.arange(first_position, first_position + len(lines)), counts)
-        inherited = [each for each, count in zip(envelopes, counts, strict=False) for _ in range(count)]
-        records = list(chain.from_iterable(found))
-        some = [slice(start, start + _TOGETHER) for start in range(0, max(1, len(records)), _TOGETHER)]
-        batch = concatenated(
-            [_moved(self._inner.decode(records[each], 0, inherited[each]), origin[each]) for each in some]
-        )
+        if records or not batches:
+            read()
+        batch = concatenated(batches)
         batch.rejections = tallied(batch.rejections + broken)
         return batch
 
-    def _long_enough(self, records: list[bytes], size: int, position: int, rejections: list[Rejection]) -> list[bytes]:
+    def _long_enough(self, records: list[bytes], position: int, rejections: list[Rejection]) -> list[bytes]:
         """Reject the records that are too short to be any, if they are many; equal ones are looked at once."""
-        if self._objects is None or size > 2 * self._objects.least * len(records):
+        if self._objects is None or sum(map(len, records)) > 2 * self._objects.least * len(records):
             return records
         least = self._objects.least
         for short, count in Counter(record for record in records if len(record) < least).items():
@@ -75,20 +91,20 @@ class SplitMessages:
 _TOGETHER = 2**13
 """Records of messages that are decoded together, so that what is wrong in many of them takes little memory."""
 _JSON_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-_MSGPACK_ARRAY = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def split_json_array(body: bytes) -> list[bytes]:
-    """Return the elements of an array in JSON, also where some are no JSON."""
-    try:
-        return list(map(bytes, _JSON_ARRAY.decode(body)))
-    except (msgspec.DecodeError, RecursionError):
-        return split_list(body)
+def split_json_array(body: bytes) -> Iterator[Sequence[Any]]:
+    """Yield the elements of an array in JSON, also where some are no JSON."""
+    for some in [body] if len(body) <= READ_AT_ONCE else slices(body, FieldPath(())):
+        try:
+            yield _JSON_ARRAY.decode(some)
+        except (msgspec.DecodeError, RecursionError):
+            yield split_list(some)
 
 
-def split_msgpack_array(body: bytes) -> list[bytes]:
-    """Return the elements of an array in MessagePack."""
-    return list(map(bytes, _MSGPACK_ARRAY.decode(body)))
+def split_msgpack_array(body: bytes) -> Iterator[Sequence[Any]]:
+    """Yield the elements of an array in MessagePack."""
+    yield raw_elements(body)
 
 
 class TaggedMessages:

@@ -4,26 +4,31 @@ A message is a head, parts that are repeated up to a length, and a tail. Parts a
 empty and nested containers, chosen keys, numbers of many digits, long and odd texts, and records that are almost usual.
 """
 
+import ctypes
+import gc
 import io
 import json
 import random
 import struct
 import time
-import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import cbor2
 import fastavro
 import msgspec
 import numpy as np
+from google.protobuf import descriptor_pb2
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from fcstream.connectors.http.bodies import Bodies
 from fcstream.formats.avro import AvroMessages
 from fcstream.formats.batch import Schema
+from fcstream.formats.bounds import LONGEST_MESSAGE, SENML_BYTES
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
+from fcstream.formats.protobuf import ProtobufMessages, message_type
 from support.payloads import arrow
 
 NOW = 1_760_000_000_000
@@ -51,14 +56,14 @@ class Grammar(NamedTuple):
     usual: Callable[[int], bytes]
     frames: list
     atoms: Callable[[random.Random], bytes]
-    size: int = 2**18
+    size: int = LONGEST_MESSAGE - 1
 
 
 def filled(frame, parts, size):
     """Return a message of at most `size` bytes: parts in turn between a frame's head and tail."""
     head, between, tail = frame
     each = sum(map(len, parts)) + len(between) * len(parts)
-    turns = max(1, (size - 64 - len(tail)) // max(1, each))
+    turns = max(1, (size - 200 - len(tail)) // max(1, each))
     body = between.join(parts * turns)
     start = head(len(parts) * turns) if callable(head) else head
     return (start + body + tail)[:size]
@@ -99,9 +104,9 @@ def of_json(schema, kinds, frames):
 
     def make(size):
         between = b"\n" if kinds == "N" else b","
-        return usual[0] + between.join([json.dumps(RECORD).encode()] * max(1, (size - 20) // 52)) + usual[1]
+        return usual[0] + between.join([json.dumps(RECORD).encode()] * max(1, (size - 20) // 58)) + usual[1]
 
-    return Grammar(Bodies("json", schema, {}), lambda size: kinds.encode() + make(size), frames, json_atoms)
+    return Grammar(Bodies("json", schema, {}), lambda size: kinds.encode() + make(size - 20), frames, json_atoms)
 
 
 PACK = msgspec.msgpack.encode
@@ -313,6 +318,67 @@ def otlp_atoms(draw):
     )
 
 
+def gauge(points):
+    """Return a request with one gauge of points, which are written already."""
+
+    def inside(tag, body):
+        size, found = len(body), b""
+        while size > 127:
+            found, size = found + bytes([size & 127 | 128]), size >> 7
+        return bytes([tag]) + found + bytes([size]) + body
+
+    return inside(0x0A, inside(0x12, inside(0x12, b"\x0a\x01a" + inside(0x2A, points))))
+
+
+def gauge_head(count):
+    """Begin a gauge whose points are what follows, of which it is not known how long it is."""
+    return b"\x0a\xf0\x7f\x12\xe0\x7f\x12\xd0\x7f\x0a\x01a\x2a\xc0\x7f"
+
+
+POINT = b'{"asDouble":1.5,"timeUnixNano":"1760000000000000000","attributes":[]}'
+_METRIC = b'{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"a","'
+OTLP_JSON = [
+    (b'{"resourceMetrics":[', b",", b"]}"),
+    (_METRIC + b'gauge":{"dataPoints":[', b",", b"]}}]}]}]}"),
+    (_METRIC + b'histogram":{"dataPoints":[', b",", b"]}}]}]}]}"),
+    (_METRIC + b'gauge":{"dataPoints":[{"attributes":[', b",", b"]}]}}]}]}]}"),
+]
+
+
+def otlp_json_atoms(draw):
+    many = draw.choice([1, 5, 500])
+    return draw.choice(
+        [
+            *(POINT, b"{}", b"1", b"[]", b"null", b'{"scopeMetrics":[' + b",".join([b"{}"] * many) + b"]}"),
+            *(
+                b'{"key":"k","value":{"stringValue":"x"}}',
+                b'{"value":{"arrayValue":{"values":[{}]}}}',
+                b'{"attributes":[{}]}',
+            ),
+            *(b'{"asInt":"' + b"1" * many + b'"}', b'{"x":' + b"[" * many + b"]" * many + b"}", '"é"'.encode() * many),
+        ]
+    )
+
+
+def _descriptors():
+    """Describe messages of records (1), each with numbers, texts, lists and records in it, and of a note (2)."""
+    found = descriptor_pb2.FileDescriptorSet()
+    file = found.file.add(name="t.proto", package="t", syntax="proto3")
+    record = file.message_type.add(name="R")
+    kinds = (("ts", 3, 1, ""), ("a", 1, 1, ""), ("b", 1, 1, ""), ("u", 9, 1, ""), ("r", 11, 3, ".t.R"), ("s", 9, 3, ""))
+    for i, (name, kind, label, other) in enumerate((*kinds, ("d", 3, 3, "")), 1):
+        record.field.add(name=name, number=i, type=kind, label=label, type_name=other or None)
+    whole = file.message_type.add(name="M")
+    whole.field.add(name="r", number=1, type=11, label=3, type_name=".t.R")
+    whole.field.add(name="note", number=2, type=11, label=1, type_name=".t.R")
+    return found
+
+
+DESCRIPTORS = _descriptors()
+_RECORD = b"\x08\x80\xc0\xb2\xc1\x9c3" + struct.pack("<BdBd", 0x11, 1.5, 0x19, 2.25) + b"\x22\x04anna"
+PROTO_RECORD = b"\x0a" + bytes([len(_RECORD)]) + _RECORD
+
+
 AVRO = {
     "type": "record",
     "name": "Reading",
@@ -384,13 +450,13 @@ GRAMMARS = {
     "json records": lambda: of_json(INSIDE, "J", FRAMES),
     "msgpack": lambda: Grammar(
         Bodies("msgpack", PLAIN, {}),
-        lambda size: b"B\xdd" + (size // 30).to_bytes(4) + PACK(RECORD) * (size // 30),
+        lambda size: b"B\xdd" + (size // 64).to_bytes(4) + PACK(RECORD) * (size // 64),
         [(msgpack_head(b"B", b"", 0xDD), b"", b""), (msgpack_head(b"M", b"", 0xDF), b"", b"")],
         msgpack_atoms,
     ),
     "msgpack records": lambda: Grammar(
         decoder_for("msgpack", INSIDE),
-        lambda size: PACK({"r": [RECORD] * max(1, size // 34)}),
+        lambda size: PACK({"r": [RECORD] * max(1, size // 64)}),
         [
             (msgpack_head(b"", b"\x81\xa1r", 0xDD), b"", b""),
             (msgpack_head(b"", b"", 0xDF), b"", b""),
@@ -400,7 +466,7 @@ GRAMMARS = {
     ),
     "cbor": lambda: Grammar(
         decoder_for("cbor", INSIDE),
-        lambda size: cbor2.dumps({"r": [RECORD] * max(1, size // 38)}),
+        lambda size: cbor2.dumps({"r": [RECORD] * max(1, size // 64)}),
         [
             (cbor_head(b"\xa1\x61r", 0x80), b"", b""),
             (cbor_head(b"", 0xA0), b"", b""),
@@ -417,6 +483,7 @@ GRAMMARS = {
         lambda size: b"[" + b",".join([b'{"n":"anna","v":21.5,"t":1760000000}'] * max(1, size // 37)) + b"]",
         [(b"[", b",", b"]"), (b'[{"bn":"x","bt":1e9},', b",", b"]")],
         senml_atoms,
+        SENML_BYTES,
     ),
     "senml-cbor": lambda: Grammar(
         decoder_for("senml-cbor", Schema("t", "s", ("v",), "n")),
@@ -427,9 +494,41 @@ GRAMMARS = {
     ),
     "otlp-metrics": lambda: Grammar(
         decoder_for("otlp-metrics", Schema("time_unix_nano", "ns", ("a",))),
-        lambda size: otlp(1, max(1, size // 20)),
-        [(b"", b"", b"")],
+        lambda size: otlp(1, max(1, min(size // 24, 100_000))),
+        [(b"", b"", b""), (b"", b"", b""), (gauge_head, b"", b"")],
         otlp_atoms,
+    ),
+    "otlp json": lambda: Grammar(
+        decoder_for("otlp-metrics", Schema("time_unix_nano", "ns", ("a",))),
+        lambda size: OTLP_JSON[1][0] + b",".join([POINT] * max(1, (size - 200) // 70)) + OTLP_JSON[1][2],
+        OTLP_JSON,
+        otlp_json_atoms,
+    ),
+    "protobuf": lambda: Grammar(
+        ProtobufMessages(INSIDE, message_type(DESCRIPTORS, "t.M"), False),
+        lambda size: PROTO_RECORD * max(1, size // len(PROTO_RECORD)),
+        [(b"", b"", b""), (b"\x12\x05\x0a\x03x{}", b"", b"")],
+        lambda draw: draw.choice(
+            [
+                *(
+                    PROTO_RECORD,
+                    b"\x0a\x00",
+                    b"\x0a\x02\x2a\x00",
+                    b"\x0a\x04\x2a\x02\x2a\x00",
+                    b"\x12\x00",
+                    b"\x7a\x00",
+                ),
+                *(
+                    b"\x78\x00",
+                    b"\x0b\x0c",
+                    b"\x0a\x03\x22\x01x",
+                    b"\x0a\x02\x32\x00",
+                    b"\x0a\x0a\x3a\x08" + b"\0" * 8,
+                    b"\xff",
+                ),
+                *(b"\x0a\x82\x01\x3a\x80\x01" + b"\x01" * 128, b"\x8a\x80\x00\x00", b"\x1a\x02\x0a\x00"),
+            ]
+        ),
     ),
     "avro": lambda: Grammar(
         AvroMessages(PLAIN, json.dumps(AVRO)),
@@ -467,16 +566,43 @@ def cost(decoder, message):
 
 
 def memory(decoder, message):
-    """Return how many bytes a message takes at most while it is decoded, besides itself."""
-    tracemalloc.start()
-    try:
-        decoder.decode([message], 0)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    """Return how many bytes a message takes at most while it is decoded, besides itself, and its usable records."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident("VmRSS")
+    found = len(decoder.decode([message], 0).times_ms)
+    return _resident("VmHWM") - before, found
 
 
-def drawn(grammar, draw):
-    """Draw a message, and return it with its parts."""
+def _resident(which):
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
+    return int(line.split()[1]) * 1024
+
+
+class Drawn(NamedTuple):
+    """A message by what it is made of."""
+
+    size: int
+    frame: tuple
+    parts: list
+
+    def message(self):
+        return filled(self.frame, self.parts, self.size)
+
+    def __str__(self):
+        return f"{self.size} bytes, {self.frame[0]}, {[part[:40] for part in self.parts]}"
+
+
+def drawn(grammar, draw, worst):
+    """Draw what a message is made of, one time in two like one of the worst so far."""
+    size = min(grammar.size, 2 ** draw.choice([12, 16, 18, 20, 21, 22, 23, 24]) + draw.choice([-1, 0, 1, 500]))
+    frame = draw.choice(grammar.frames)
     parts = [grammar.atoms(draw) for _ in range(draw.choice([1, 1, 2, 3]))]
-    return filled(draw.choice(grammar.frames), parts, grammar.size), parts
+    if not worst or draw.random() < 0.5:
+        return Drawn(size, frame, parts)
+    like = draw.choice(worst)
+    kept = [part for part in like.parts if draw.random() < 0.8] or like.parts
+    mixed = kept + parts[: draw.choice([0, 1])]
+    draw.shuffle(mixed)
+    return Drawn(draw.choice([size, like.size]), draw.choice([frame, like.frame]), mixed)

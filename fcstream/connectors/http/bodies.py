@@ -17,7 +17,7 @@ from ...errors import ConfigError, needs_package
 from ...formats.batch import Batch, Schema
 from ...formats.decoders import LineDecoder
 from ...formats.envelopes import Envelope
-from ...formats.json_parts import parse_elements, split_list
+from ...formats.json_parts import check_list
 from ...formats.nested import objects_decoder
 from ...formats.paths import FieldPath
 from ...formats.payloads import decoder_for
@@ -56,7 +56,7 @@ def _json(records: FieldPath | None) -> Kind:
             _RAW_JSON.decode(body)
         except (msgspec.DecodeError, RecursionError):
             try:
-                split_list(body) if is_list or records is None else parse_elements(body, records, 0)
+                check_list(body, _WHOLE if is_list or records is None else records)
             except (ValueError, RecursionError):
                 words = "the body is no JSON (lines of it are application/x-ndjson)"
                 raise RefusedRequest("broken", words) from None

@@ -8,14 +8,16 @@ import cbor2
 import fastavro
 import msgspec
 import pytest
-from support.costly import colliding
+from support.costly import DESCRIPTORS, PROTO_RECORD, colliding, gauge
 
+from fcstream.connectors.http.bodies import Bodies
 from fcstream.errors import ConfigError
 from fcstream.formats import bounds
 from fcstream.formats.avro import AvroMessages
 from fcstream.formats.batch import Rejection, Schema
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
+from fcstream.formats.protobuf import ProtobufMessages, message_type
 
 NOW = 1_760_000_000_000
 PLAIN = Schema("ts", "ms", ("a",))
@@ -43,7 +45,7 @@ def big(size):
     [
         (item(2, b"\x01".ljust(bounds.NUMBER_BYTES, b"\0")), item(2, b"\x01".ljust(bounds.NUMBER_BYTES + 1, b"\0"))),
         (item(3, b"\x01".ljust(bounds.NUMBER_BYTES, b"\0")), item(3, b"\x01".ljust(bounds.NUMBER_BYTES + 1, b"\0"))),
-        (item(4, [0, big(bounds.NUMBER_BYTES)]), item(4, [0, big(2**20)])),
+        (item(4, [0, big(bounds.NUMBER_BYTES)]), item(4, [0, big(2**17)])),
         (item(4, [-bounds.EXPONENT, 1]), item(4, [-bounds.EXPONENT - 1, 1])),
         (item(5, [-bounds.EXPONENT, 1]), item(5, [-(2**31), 1])),
         (item(55799, 1.5), item(35, "(a+)+$")),
@@ -172,3 +174,125 @@ def test_the_levels_of_json():
 
     assert verdict(decoder, nested(bounds.JSON_DEPTH)) == [[1.5]]
     assert verdict(decoder, nested(bounds.JSON_DEPTH + 1)) == ["broken_record"]
+
+
+ENCODE = {"json": lambda value: json.dumps(value).encode(), "msgpack": msgspec.msgpack.encode, "cbor": cbor2.dumps}
+INSIDE = Schema("ts", "ms", ("a",), "u", records=FieldPath(("r",)))
+
+
+def of_length(encode, value, size):
+    """Write a value with a text that makes it so long."""
+    body = encode({**value, "note": "x" * size})
+    return encode({**value, "note": "x" * (2 * size - len(body))})
+
+
+@pytest.mark.parametrize("schema", [PLAIN, NESTED], ids=["flat", "nested"])
+@pytest.mark.parametrize("name", ENCODE)
+def test_bytes_of_a_record(name, schema):
+    decoder, value = decoder_for(name, schema), {"ts": NOW, "a": 1.5, "in": {"a": 1.5}}
+    below, above = (of_length(ENCODE[name], value, bounds.READ_AT_ONCE + more) for more in (0, 1))
+    assert len(above) == len(below) + 1 == bounds.READ_AT_ONCE + 1
+    assert (verdict(decoder, below), verdict(decoder, above)) == ([[1.5]], ["too_long"])
+
+
+def long_lists():
+    """Yield decoders, and what writes a message of records for them."""
+    for name, encode in ENCODE.items():
+        yield pytest.param(
+            decoder_for(name, INSIDE), lambda rows, encode=encode, **more: encode({"r": rows, **more}), id=name
+        )
+    kind = message_type(DESCRIPTORS, "t.M")
+
+    def written(rows, note=""):
+        note = note.encode()
+        around = b"\x22" + length(note) + note
+        return PROTO_RECORD * len(rows) + (b"\x12" + length(around) + around if note else b"")
+
+    yield pytest.param(ProtobufMessages(INSIDE, kind, False), written, id="protobuf")
+
+
+def length(data):
+    size, found = len(data), b""
+    while size > 127:
+        found, size = found + bytes([size & 127 | 128]), size >> 7
+    return found + bytes([size])
+
+
+@pytest.mark.parametrize(("decoder", "encode"), list(long_lists()))
+def test_long_lists_of_records_are_read_in_parts(decoder, encode):
+    """A hundred thousand records come out as they went in, and what is around them has a length."""
+    rows = [{"ts": NOW, "a": 1.5, "b": 2.25, "u": "anna"}] * 100_000
+    batch = decoder.decode([encode(rows[:1]), encode(rows), encode(rows[:2])], 7)
+    assert batch.positions.tolist() == [7] + [8] * 100_000 + [9, 9]
+    assert batch.rejections == []
+    assert set(batch.values[:, 0]) == {1.5}
+    assert set(batch.users) == {"anna"}
+    for size, reasons in ((bounds.READ_AT_ONCE // 40, set()), (3 * bounds.READ_AT_ONCE, {"too_long"})):
+        batch = decoder.decode([encode(rows[:30_000], note="x" * size)], 0)
+        assert {each.reason for each in batch.rejections} == reasons
+        assert len(batch.times_ms) == (0 if reasons else 30_000)
+
+
+def test_wrong_records_of_a_long_list_are_rejected_alone():
+    good = json.dumps({"ts": NOW, "a": 1.5, "u": "anna"})
+    some = [good, "", "[", '{"ts":1}', '"]"', good]
+    for wrong, count in ((",".join([good, "", "tru", '"]"', good]), 3), (good + ",", 1)):
+        text = '{"r":[' + ",".join([wrong] * 12_000) + "]}"
+        assert len(text) > 2 * bounds.READ_AT_ONCE
+        whole = decoder_for("json", INSIDE).decode([text.encode()], 0)
+        assert sum(each.count for each in whole.rejections) == 12_000 * count - (wrong[-1] == ",")
+        assert len(whole.times_ms) == 12_000 * wrong.count("anna")
+    batch = decoder_for("json", INSIDE).decode([('{"r":[' + ",".join(some * 9000) + "]}").encode()], 0)
+    assert [(each.reason, each.count) for each in batch.rejections] == [
+        ("broken_record", 1)
+    ]  # its brackets do not match
+
+
+def test_elements_of_lists():
+    count = bounds.PACKED_ELEMENTS
+    for name, head in (("msgpack", b"\x81\xa1r\xdd"), ("cbor", b"\xa1\x61r\x9a")):
+        decoder = decoder_for(name, INSIDE)
+        for size, reason in ((count, "broken_record"), (count + 1, "too_long")):
+            found = decoder.decode([head + size.to_bytes(4) + b"\0" * size], 0).rejections
+            assert {each.reason for each in found} == {reason}
+    decoder = ProtobufMessages(INSIDE, message_type(DESCRIPTORS, "t.M"), False)
+    for size, reason in ((2**17, "missing"), (count + 1, "too_long")):
+        assert {each.reason for each in decoder.decode([b"\x0a\0" * size], 0).rejections} == {reason}
+    marks = bounds.LIST_ELEMENTS
+    for size, reason in ((marks - 4, "broken_record"), (marks + 1, "too_long")):
+        batch = decoder_for("json", INSIDE).decode([b'{"r":[' + b"0," * size + b"0]}"], 0)
+        assert {each.reason for each in batch.rejections} >= {reason}
+    array = Bodies("json", PLAIN, {}).decode([b"A[" + b"0," * marks + b"0]"], 0)
+    assert [each.reason for each in array.rejections] == ["too_long"]
+
+
+def test_memory_that_a_type_says():
+    decoder = decoder_for("otlp-metrics", Schema("time_unix_nano", "ns", ("a",)))
+    points = bounds.OBJECT_BYTES // 320
+    for size, reason in ((points - 9, "missing"), (points + 1, "too_long")):
+        assert {each.reason for each in decoder.decode([gauge(b"\x0a\0" * size)], 0).rejections} == {reason}
+    wanted = {"type": "array", "items": "int"}
+    avro = AvroMessages(PLAIN, reading(wanted))
+    most = bounds.OBJECT_BYTES // 40
+    for size, reason in ((most - 30, None), (most + 1, "too_long")):
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, json.loads(reading(wanted)), {"ts": NOW, "a": 1.5, "z": [1] * size})
+        found = avro.decode([file.getvalue()], 0).rejections
+        assert [each.reason for each in found] == ([reason] if reason else [])
+
+
+def test_packs_and_lines_have_a_length():
+    def pack(size):
+        return b'[{"n":"a","v":1.5,"t":1760000000}' + b" " * (size - 34) + b"]"
+
+    for name, size in (("senml", bounds.SENML_BYTES),):
+        decoder = decoder_for(name, Schema("t", "s", ("v",), "n"))
+        assert (verdict(decoder, pack(size)), verdict(decoder, pack(size + 1))) == ([[1.5]], ["too_long"])
+
+    def line(size):
+        return b'm a=1.5,b="' + b"x" * (size - 26) + b'" ' + str(NOW).encode()
+
+    decoder = decoder_for("influx", Schema("time", "ms", ("a",)))
+    assert len(line(bounds.READ_AT_ONCE)) == bounds.READ_AT_ONCE
+    assert verdict(decoder, line(bounds.READ_AT_ONCE)) == [[1.5]]
+    assert verdict(decoder, b"m a=1.5 1\n" + line(bounds.READ_AT_ONCE + 1)) == ["too_long"]

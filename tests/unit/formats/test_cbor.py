@@ -65,7 +65,7 @@ def test_tagged_times_and_numbers():
 def test_exactly_one_item_is_a_message():
     whole = cbor2.dumps({"at": NOW, "a": 1.5})
     hostile = [
-        *(whole + whole, whole + b"\0", whole[:-1], b"", b"\x81" * 10**6, b"\xc1" * 10**5, b"\x82" + whole),
+        *(whole + whole, whole + b"\0", whole[:-1], b"", b"\x81" * 10**5, b"\xc1" * 10**5, b"\x82" + whole),
         *(b"\x9b" + b"\xff" * 8, b"\x5b\x7f" + b"\xff" * 7, b"\xd8\x23\x61(", b"\xc4\x82\x1a\x00\xff\xff\xff\x01"),
         *(b"\xff", cbor2.dumps({"at": NOW, "a": 1.5, 7: 1}), whole + cbor2.dumps(b"fcstrean"), b"\xd8\x1d\x00"),
     ]

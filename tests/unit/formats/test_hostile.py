@@ -206,7 +206,7 @@ def test_the_last_of_two_equal_keys_counts_and_only_once():
 def test_ids_have_a_length(codec):
     """They are kept until their window closes."""
     encode = getattr(msgspec, codec).encode
-    names = ["x" * LONGEST_LABEL, "x" * (LONGEST_LABEL + 1), 10**18, "y" * 10**6, "ü" * LONGEST_LABEL]
+    names = ["x" * LONGEST_LABEL, "x" * (LONGEST_LABEL + 1), 10**18, "y" * 10**5, "ü" * LONGEST_LABEL]
     bodies = [encode({"ts_ms": 1, "a": 20, "id": name}) for name in names]
     batch = decoder_for(codec, USERS).decode(bodies, 0)
     assert batch.positions.tolist() == [0, 2, 4]
@@ -253,5 +253,5 @@ def test_memory_stays_while_hostile_messages_are_decoded():
     size = LONGEST_MESSAGE
     deep = [b"[" + b"[]," * (size // 3 - 9) + b"[]]", b"[" * size, b"9" * size, b'"' + b"x" * size]
     batch = decoder_for("json", SCHEMA).decode(deep, 0)
-    assert [rejection.reason for rejection in batch.rejections] == ["broken_record"] * len(deep)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 - before < 800
+    assert [rejection.reason for rejection in batch.rejections] == [*["too_long"] * 3, "broken_record"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 - before < 100

@@ -19,7 +19,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.formats.arrow import ArrowBlocks
 from fcstream.formats.batch import Schema
-from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, most_rows
+from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, READ_AT_ONCE, most_rows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.planning.plan import plan
@@ -354,4 +354,5 @@ def test_deep_messagepack_is_rejected_and_ends_no_process(depth, opening):
     inside = b"\x83" + whole[1:] + b"\xa1b" + deep
     for schema in (TIMED, Schema("time", "ms", ("a",), paths={"a": FieldPath(("b", "a"))})):
         batch = decoder_for("msgpack", schema).decode([deep, inside], 0)
-        assert reasons(batch) == [(0, "broken_record", None), (1, "broken_record", None)]
+        reason = "broken_record" if len(inside) <= READ_AT_ONCE else "too_long"
+        assert reasons(batch) == [(0, reason, None), (1, reason, None)]

@@ -145,9 +145,9 @@ def test_a_name_that_a_sender_chose_stands_nowhere():
         decoder = decoder_for("otlp-metrics", schema)
         body = metrics(10**5, "n" * 10**6)
         tracemalloc.start()
-        start = time.perf_counter()
+        start = time.process_time()
         batch = decoder.decode([body], 0)
-        assert time.perf_counter() < start + 5
+        assert time.process_time() < start + 5
         assert tracemalloc.get_traced_memory()[1] < 2**26
         tracemalloc.stop()
         wanted = Rejection("missing", 0, "a") if features else Rejection("histogram", 0, None, 10**5)
