@@ -274,7 +274,7 @@ def test_learned_scales_and_searches_clip_too(more):
         ({"outliers": "clip", "method": "friendly"}, "outliers: must be 'leave_out' or a share: 'clip' belongs to"),
         ({"outliers": "clip", "method": "ball", "center": [0, 0]}, "outliers: must be 'leave_out' or a share"),
         ({"outliers": 0.1, "method": "friendly"}, "outliers: must be no share but with the methods"),
-        ({"outliers": "cut"}, "outliers: must be 'clip', 'leave_out' or a share of rows"),
+        ({"outliers": "cut"}, "outliers: must be a number, 'clip' or 'leave_out'"),
         (
             {"outliers": "clip", "method": "friendly", "radius": "search", "radius_min": 1, "radius_max": 9},
             "outliers: must be 'leave_out' with method 'friendly'",
