@@ -21,7 +21,6 @@ from .base import Chunk
 LOG = logging.getLogger("fcstream.connectors.quarantine")
 _HEAD = struct.Struct("<II")
 _STATE = struct.Struct("QQ")
-_NOTHING = bytes(_HEAD.size)
 FILES = ("decoding", "quarantine", "quarantine.new")
 
 
@@ -79,8 +78,9 @@ TURNS = _Turns()
 class Quarantine:
     """Notes which messages are being decoded, and finds the one at which a process died twice.
 
-    After a first death the messages that were being decoded are decoded one by one. The one that is being decoded at a
-    second death is in quarantine from then on: it is rejected without being decoded.
+    After a first death the messages that were being decoded are suspected until they have been decoded, one by one and
+    however many processes end before that. The one that is being decoded at a second death is in quarantine from then
+    on: it is rejected without being decoded.
 
     Parameters
     ----------
@@ -164,18 +164,19 @@ class Quarantine:
             return
         spans = [_Span(chunk.partition, int(chunk.offsets[0]), int(chunk.offsets[-1])) for chunk in chunks]
         again = len(spans) == 1 and spans[0].first == spans[0].last and self._is_suspect(*spans[0][:2])
-        note = json.dumps([spans, _digest(chunks[0].bodies[0]) if again else ""]).encode()
+        digest = _digest(chunks[0].bodies[0]) if again else ""
         with TURNS.taken(alone=again):
-            os.pwrite(self._file, _HEAD.pack(len(note), zlib.crc32(note)) + note, 0)
+            self._note(spans, digest)
             try:
                 yield
             finally:
-                os.pwrite(self._file, _NOTHING, 0)
                 if self._suspects:
                     self._clear(spans)
+                self._note()
 
     def forget(self, positions: Mapping[str, int]) -> None:
         """Forget messages that no restart reads again."""
+        self._suspects = [each for each in self._suspects if each.last >= positions.get(each.partition, 0)]
         old = [at for at in self._held if at[1] < positions.get(at[0], 0)]
         if old:
             for at in old:
@@ -191,6 +192,11 @@ class Quarantine:
     def _is_suspect(self, partition: str, offset: int) -> bool:
         return any(name == partition and first <= offset <= last for name, first, last in self._suspects)
 
+    def _note(self, spans: Sequence[_Span] = (), digest: str = "") -> None:
+        """Note what is being decoded from now on, and what is suspected."""
+        note = json.dumps([spans, digest, self._suspects]).encode()
+        os.pwrite(self._file, _HEAD.pack(len(note), zlib.crc32(note)) + note, 0)
+
     def _clear(self, spans: Sequence[_Span]) -> None:
         """Suspect no longer what was decoded."""
         done = {span.partition: span.last for span in spans}
@@ -200,7 +206,7 @@ class Quarantine:
         with suppress(FileNotFoundError, ValueError, TypeError):
             listed = json.loads(Path(f"{self._prefix}quarantine").read_bytes())
             self._held = {(str(partition), int(offset)): str(digest) for partition, offset, digest in listed}
-        spans, digest = self._noted()
+        spans, digest, self._suspects = self._noted()
         if digest:
             self._held[spans[0].partition, spans[0].first] = digest
             self._write()
@@ -212,22 +218,22 @@ class Quarantine:
                 self._prefix,
             )
         elif spans:
-            self._suspects = spans
+            self._suspects += [span for span in spans if span not in self._suspects]
             LOG.warning(
                 "the process died while it decoded messages: those from %s on are decoded one by one",
                 ", ".join(f"{span.first} of {span.partition}" for span in spans),
             )
-        os.pwrite(self._file, _NOTHING, 0)
+        self._note()
 
-    def _noted(self) -> tuple[list[_Span], str]:
+    def _noted(self) -> tuple[list[_Span], str, list[_Span]]:
         found: Any = os.pread(self._file, os.fstat(self._file).st_size, 0)
         with suppress(struct.error, ValueError, TypeError):
             size, crc = _HEAD.unpack_from(found)
             note = found[_HEAD.size : _HEAD.size + size]
             if size and len(note) == size and zlib.crc32(note) == crc:
-                spans, digest = json.loads(note)
-                return [_Span(*span) for span in spans], digest
-        return [], ""
+                spans, digest, suspects = json.loads(note)
+                return [_Span(*span) for span in spans], digest, [_Span(*span) for span in suspects]
+        return [], "", []
 
     def _write(self) -> None:
         path = f"{self._prefix}quarantine"

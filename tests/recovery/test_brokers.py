@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 import secrets
 import subprocess
 import sys
@@ -244,10 +245,11 @@ class Deaths(Run):
 
     def _wanted(self):
         for name in self.places.urls:
-            where, wrong = f'stream="{name}"', 2.0 if name == "kafka" else 1.0
-            yield f"fcstream_records_total{{{where}}} 25.0"
-            yield f"fcstream_quarantined{{{where}}} 1.0"
-            yield f'fcstream_rejected_total{{reason="broken_record",{where}}} {wrong}'
+            # what made the topic is in no window: a restart reads it again only if its position was not committed yet
+            where, wrong = f'stream="{name}"', "[12]" if name == "kafka" else "1"
+            yield rf"fcstream_records_total\{{{where}\}} 25\.0"
+            yield rf"fcstream_quarantined\{{{where}\}} 1\.0"
+            yield rf'fcstream_rejected_total\{{reason="broken_record",{where}\}} {wrong}\.0'
 
     def go(self):
         process = self._start()
@@ -262,9 +264,9 @@ class Deaths(Run):
                     self.count += 1
                     process = self._start()
                 text = self._get("metrics")
-                missing = [each for each in self._wanted() if each not in text]
+                missing = [each for each in self._wanted() if not re.search(each, text)]
                 time.sleep(0.2)
-            assert not missing, (missing, (self.folder / "log").read_text())
+            assert not missing, (missing, text, (self.folder / "log").read_text())
             assert self._get("ready").count("a message at which the process died twice") == len(self.places.urls)
             process.terminate()
             assert process.wait(120) == 0
@@ -276,13 +278,12 @@ class Deaths(Run):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("names", [("redis", "nats"), ("kafka", "stream"), ("queue", "mqtt")])
-def test_messages_that_end_the_process_end_it_a_few_times_at_most(places, tmp_path, names):
+def test_messages_that_end_the_process_end_it_twice_at_most(places, tmp_path, names):
     places.urls = {name: places.urls[name] for name in names}
     places.sends = {name: places.sends[name] for name in names}
     run = Deaths(places, tmp_path / "run")
     run.go()
-    # A death that another stream causes may come before what was noted at an earlier one has been decoded again.
-    assert 2 <= run.count <= 3 * len(places.urls)
+    assert 2 <= run.count <= 2 * len(places.urls)
     assert (run.folder / "log").read_text().count("when the process died twice") == len(places.urls)
     for name in places.urls:
         letters = [json.loads(line) for line in (run.folder / f"{name}.letters").read_text().splitlines()]

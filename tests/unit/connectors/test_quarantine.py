@@ -49,7 +49,7 @@ BODIES = [body for each in CHUNKS for body in each.bodies]
 @pytest.mark.parametrize("deadly", [[3], [0], [6], [5], [2, 4], []])
 def test_what_kills_twice_is_left_out(tmp_path, deadly):
     prefix, poison = f"{tmp_path}/new/s-", {BODIES[i] for i in deadly}
-    for _ in range(2 * len(deadly)):
+    for _ in range(len(deadly) + bool(deadly)):  # what was suspected with the first one is decoded alone already
         assert life(prefix, CHUNKS, poison) is None
     wanted = [b"rejected" if body in poison else body for body in BODIES]
     assert life(prefix, CHUNKS, poison) == wanted
@@ -66,6 +66,36 @@ def test_another_message_at_the_same_place_is_not_rejected(tmp_path):
     prefix, one = f"{tmp_path}/", [chunk("a", [3], [b"deadly"])]
     assert [life(prefix, one, {b"deadly"}) for _ in range(3)] == [None, None, [b"rejected"]]
     assert life(prefix, [chunk("a", [3], [b"of a stream made anew"])], {}) == [b"of a stream made anew"]
+
+
+@pytest.mark.parametrize("status", [0, 9])
+def test_an_end_before_a_suspected_message_is_decoded_leaves_it_suspected(tmp_path, status):
+    """A process in which several streams have such messages dies twice for each, and no more."""
+    prefix = f"{tmp_path}/"
+    assert life(prefix, CHUNKS, {b"a 7"}) is None
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            quarantine = Quarantine(prefix)
+            quarantine.open()
+            if status == 0:
+                quarantine.close()
+            else:  # a message of another stream ends it after the first one
+                with quarantine.decoding(quarantine.apart(CHUNKS)[0]):
+                    pass
+            os._exit(status)
+        os.waitpid(child, 0)
+    assert life(prefix, CHUNKS, {b"a 7"}) is None
+    assert life(prefix, CHUNKS, {b"a 7"}) == [b"rejected" if body == b"a 7" else body for body in BODIES]
+
+
+def test_a_message_that_no_restart_reads_again_is_not_suspected(tmp_path):
+    assert life(f"{tmp_path}/", CHUNKS, {b"a 7"}) is None
+    quarantine = Quarantine(f"{tmp_path}/")
+    quarantine.open()
+    quarantine.forget({"a": 9, "b": 2**70 + 3, "c/d": 1})
+    assert quarantine.apart(CHUNKS) == [CHUNKS]
+    quarantine.close()
 
 
 def test_a_death_elsewhere_blames_nobody(tmp_path):
