@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ConfigError
 from ..formats.cells import BOOLEAN, Role, plain, read
 from ..formats.frames import columns_of
-from ..formats.plain_columns import as_array, as_objects, cells_of
-from ..formats.rows import as_column
+from ..formats.plain_columns import as_array, as_column, as_objects, cells_of
 from ..noise.samplers import Noise
 from ..stream.lattice import Feature, Grid, Lattice
 

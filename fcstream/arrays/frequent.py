@@ -9,7 +9,8 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..formats.cells import Role, read
-from ..formats.rows import as_column, read_labels
+from ..formats.plain_columns import as_column
+from ..formats.rows import read_labels
 from ..formats.texts import MAX_BYTES
 from ..noise.samplers import Noise
 from ..releases.options import BuildContext

@@ -14,7 +14,7 @@ from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
 from ..formats.frames import FloatTypes as FloatTypes
-from ..formats.frames import columns_of, read_points, read_rows_by_name, read_table, rows_of
+from ..formats.frames import columns_of, read_rows_by_name, read_table, rows_of
 from ..formats.rejections import tallied
 from ..formats.rows import identified, read_moment, read_push
 from ..runtime.wall_clock import WallClock
@@ -118,10 +118,7 @@ def read_pushed(
             raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
         if (keys is None) != (schema.key is None):
             raise ConfigError("must be given with `stream.key`, and only then", "keys")
-        from_table = columns_of(points) is not None
-        if from_table:
-            points = read_points(schema, points, types)
-        batch, n = read_push(schema, times_ms, points, ids, keys, from_table=from_table)
+        batch, n = read_push(schema, times_ms, points, ids, keys, types)
     else:
         _refuse_others(points, ids, keys)
         batch, n = read_table(schema, times_ms, types)

@@ -118,7 +118,7 @@ class Schema:
     stands whose elements are the records; the features whose numbers may come as text; and what stands between the
     levels of a topic; the headers that the format of the messages reads itself; whether a date without a time is an
     event time, its midnight: it is no instant unless windows last whole days; and what makes doubles of a column, see
-    `fcstream.formats.levels.doubles_of`.
+    `fcstream.stream.lattice.Grid.doubles`.
     """
 
     time: str
@@ -200,8 +200,12 @@ class Schema:
             f"{_written(self.paths[name])!r}"
         )
 
-    def role(self, name: str, *, as_text: bool = False, nan: str = "missing") -> Role:
-        """Return what the cells of a field stand for; see `Role`."""
+    def role(self, name: str, *, as_text: bool = False, nan: str = "missing", places: bool = False) -> Role:
+        """Return what the cells of a field stand for; see `Role`.
+
+        With `places`, as in rows whose cells have no names, whole numbers are places of levels, counted from 0, if no
+        level is a whole number.
+        """
         if name == self.time:
             return Role("time", self.time_unit, self.dates, as_text=as_text, nan=nan)
         missing, optional = self.missing.get(name, frozenset()), name in self.optional
@@ -209,15 +213,18 @@ class Schema:
             size, reason = self.texts.get(name), bad_label(self, name)
             return Role("label", missing=missing, optional=optional, max_bytes=size, reason=reason)
         if name in self.levels:
-            return Role("code", codes=self.levels[name], missing=missing, optional=optional)
+            codes = self.levels[name]
+            if places and not any(type(level) is int for level in codes):
+                codes = {**codes, **{code: code for code in codes.values()}}
+            return Role("code", codes=codes, missing=missing, optional=optional)
         as_text, doubles = as_text or name in self.quoted, None
         if self.converts is not None:
             doubles = partial(self.converts, self.features.index(name))
         return Role("number", missing=missing, optional=optional, as_text=as_text, nan=nan, doubles=doubles)
 
-    def roles(self) -> dict[str, Role]:
+    def roles(self, *, places: bool = False) -> dict[str, Role]:
         """Return the role of each field."""
-        return {name: self.role(name) for name in (self.time, *self.features, *self.labels)}
+        return {name: self.role(name, places=places) for name in (self.time, *self.features, *self.labels)}
 
     @property
     def labels(self) -> tuple[str, ...]:

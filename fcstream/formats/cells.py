@@ -38,6 +38,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _LONGEST_DATE = 10
 """Characters of a date in ISO 8601; with an hour it has more."""
 _FAR = 2.0**62
+_FEW = 64  # different numbers of a column whose cells are looked up in a table
 _MOST_DIGITS = 1000  # of a decimal number that is written out
 TRUTH = ("false", "true")
 BOOLEAN = {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
@@ -72,7 +73,7 @@ class Role(NamedTuple):
     nan : str
         Why NaN cannot be used as a number or a time; ``missing``: it stands for no value.
     doubles : callable or None
-        Makes doubles of a column of floats, whose type it is told: see `fcstream.formats.levels.doubles_of`.
+        Makes doubles of a column of floats, whose type it is told: see `fcstream.stream.lattice.Grid.doubles`.
     """
 
     kind: Literal["time", "number", "code", "label"]
@@ -191,10 +192,22 @@ def _codes(
 ) -> tuple[NDArray[Any], dict[int, str]]:
     if cells.dtype.kind not in "iufb" or len(cells) <= 64:
         return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(len(cells)))
-    some, places = np.unique(cells, return_inverse=True)
+    some, places = _different(cells)
     codes, wrong = read(as_objects(some.tolist()), role)
     odd = {int(i): wrong[code] for i, code in enumerate(places.tolist()) if code in wrong} if wrong else {}
     return _with_nulls(codes.astype(np.float64)[places.reshape(-1)], odd, nulls, role)
+
+
+def _different(cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the numbers of a column (n,), perhaps others too, and which of them each cell is."""
+    if cells.dtype.kind == "b":
+        return np.array([False, True]), cells.astype(np.int64)
+    low, high = cells.min().item(), cells.max().item()
+    if high - low < _FEW:  # False for NaN
+        whole = cells.astype(np.int64)
+        if np.array_equal(whole, cells):
+            return np.arange(int(low), int(high) + 1), whole - int(low)
+    return np.unique(cells, return_inverse=True)
 
 
 def _labels(

@@ -5,7 +5,7 @@ A column is found by its name, like a field of a record, and every row is read i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import Batch, Schema, batch_from_cells
-from .levels import doubles_of
 from .paths import FieldPath
-from .plain_columns import as_objects, cells_of
-from .rows import as_column, unmasked
+from .plain_columns import as_column, as_objects
 
 
 def columns_of(table: Any) -> list[str] | None:
@@ -38,14 +36,13 @@ _NARROW = dict.fromkeys(("float32", "float[pyarrow]", "float"), "float32")
 _NARROW |= dict.fromkeys(("float16", "halffloat[pyarrow]", "halffloat"), "float16")
 
 
-def _float_types(schema: Schema, table: Any, types: FloatTypes | None) -> FloatTypes:
-    """Return the types of the columns that were noted, or note those of this table."""
-    types = {} if types is None else types
-    if not types:
-        for name in schema.features:
-            column = table[schema.column(name)]
-            kind = column.dtype if hasattr(column, "dtype") else getattr(column, "type", "")
-            types[name] = np.dtype(_NARROW.get(str(kind).lower(), "float64"))
+def _float_types(schema: Schema, table: Any) -> FloatTypes:
+    """Note the types of the columns of this table."""
+    types = {}
+    for name in schema.features:
+        column = table[schema.column(name)]
+        kind = column.dtype if hasattr(column, "dtype") else getattr(column, "type", "")
+        types[name] = np.dtype(_NARROW.get(str(kind).lower(), "float64"))
     return types
 
 
@@ -62,18 +59,40 @@ def read_table(schema: Schema, table: Any, types: FloatTypes | None = None) -> t
     """
     schema.refuse_envelopes("tables")
     schema.refuse_elements("tables")
-    names, wanted = columns_of(table) or [], [schema.time, *schema.features, *schema.labels]
-    for name in map(schema.column, wanted):
-        if names.count(name) != 1:
-            found = "it has several" if name in names else f"it has {len(names)} others"
-            raise ConfigError(f"must have a column {name!r} (named by `stream` and `features`), {found}", "table")
-    types = _float_types(schema, table, types)
-    columns = {name: as_column(table[schema.column(name)]) for name in wanted}
-    roles = {name: role._replace(doubles=None) for name, role in schema.roles().items()}
-    batch = batch_from_cells(schema, columns, roles=roles)
-    for k, name in enumerate(schema.features):
-        batch.values[:, k] = doubles_of(schema, name, batch.values[:, k], types[name])
-    return batch, len(columns[schema.time])
+    types = {} if types is None else types
+    columns = _columns(schema, table, (schema.time, *schema.features, *schema.labels), types, "table")
+    return batch_of_frame(schema, columns, types), len(columns[schema.time])
+
+
+def feature_columns(schema: Schema, table: Any, types: FloatTypes) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table of features only, see `read_table`."""
+    return _columns(schema, table, schema.columns, types, "points")
+
+
+def _columns(
+    schema: Schema, table: Any, wanted: Iterable[str], types: FloatTypes, argument: str
+) -> dict[str, NDArray[Any]]:
+    names, columns = columns_of(table) or [], {}
+    for name in wanted:
+        column = schema.column(name)
+        if names.count(column) != 1:
+            found = "it has several" if column in names else f"it has {len(names)} others"
+            raise ConfigError(f"must have a column {column!r} (named by `stream` and `features`), {found}", argument)
+        columns[name] = as_column(table[column])
+    if not types:
+        types |= _float_types(schema, table)
+    return columns
+
+
+def batch_of_frame(schema: Schema, columns: Mapping[str, NDArray[Any]], types: FloatTypes) -> Batch:
+    """Make a batch of plain columns of data frames, whose floats are of noted types; positions are numbers of rows."""
+    batch = batch_from_cells(
+        schema, columns, roles={name: role._replace(doubles=None) for name, role in schema.roles().items()}
+    )
+    if schema.converts is not None:
+        for k, name in enumerate(schema.features):
+            batch.values[:, k] = schema.converts(k, batch.values[:, k], types[name])
+    return batch
 
 
 def rows_of(records: Any) -> Sequence[Any] | None:
@@ -94,34 +113,3 @@ def read_rows_by_name(schema: Schema, rows: Sequence[Any]) -> Batch:
         assert isinstance(place, FieldPath)
         columns[name] = as_objects([place.find(row) for row in rows])
     return batch_from_cells(schema, columns)
-
-
-def read_points(
-    schema: Schema, table: Any, types: FloatTypes | None = None
-) -> NDArray[np.float64] | list[tuple[Any, ...]]:
-    """Read a table of features only, in the configuration's order: (n, d) numbers, with NaN for missing ones.
-
-    If a column holds anything but numbers, the result is rows of cells, which are then checked row by row.
-
-    Raises
-    ------
-    ConfigError
-        A column is missing, or occurs twice.
-    """
-    names, columns = columns_of(table) or [], {}
-    for name in schema.columns:
-        column = schema.column(name)
-        if names.count(column) != 1:
-            raise ConfigError(f"must have one column {column!r} of numbers", "points")
-        columns[name] = as_column(table[column])
-    types = _float_types(schema, table, types)
-    if not schema.texts and all(column.dtype.kind in "iuf" for column in columns.values()):
-        numbers = np.column_stack(
-            [doubles_of(schema, name, unmasked(column), types[name]) for name, column in columns.items()]
-        )
-        if not any(np.isnan(numbers[:, k]).any() for k, name in enumerate(columns) if name in schema.levels):
-            return numbers
-    for name, cells in columns.items():
-        if name in types and cells.dtype.kind == "f":
-            columns[name] = doubles_of(schema, name, unmasked(cells), types[name])
-    return list(zip(*map(cells_of, columns.values()), strict=True))

@@ -17,9 +17,9 @@ from ..errors import ConfigError, SchemasUnreachable
 from .arrow import ArrowBlocks
 from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
 from .bounds import LONGEST_MESSAGE, most_rows
+from .cells import read
 from .decoders import LineDecoder
 from .envelopes import Envelope
-from .levels import read_as_texts, read_codes
 from .nested import objects_decoder
 from .registry import find, make_decoder
 from .rejections import moved, rejected_at, tallied, tell_packed
@@ -146,7 +146,9 @@ class FloatBlocks:
     """Decoder of packed rows ``<i8, d x <f8``."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema, self._as_texts = schema, read_as_texts(schema)
+        self._schema = schema
+        kinds = schema.roles(places=True)
+        self._codes = {k: kinds[name] for k, name in enumerate(schema.features) if name in schema.levels}
         self._dimension = len(schema.features)
         self._row = np.dtype([("time", "<i8"), ("values", "<f8", (self._dimension,))])
         self._max_rows = most_rows(self._dimension)
@@ -168,10 +170,13 @@ class FloatBlocks:
                 times[start:stop] = rows["time"]
                 values[start:stop] = rows["values"]
         positions = first_position + np.repeat(np.arange(len(lines)), counts)
-        values, wrong = read_codes(values, self._schema, self._as_texts)
+        wrong: dict[int, Rejection] = {}
+        for k, role in reversed(self._codes.items()):
+            values[:, k], odd = read(values[:, k], role)
+            wrong |= {i: Rejection(reason, int(positions[i]), self._schema.features[k]) for i, reason in odd.items()}
         good = (times >= -MAX_TIME_MS) & (times <= MAX_TIME_MS)
         rejections += rejected_at("bad_time", positions[~good])
-        rejections += [Rejection(reason, int(positions[i])) for i, reason in wrong.items() if good[i]]
+        rejections += [each for i, each in wrong.items() if good[i]]
         good[list(wrong)] = False
         if not rejections:
             return Batch(times, values, positions)

@@ -6,7 +6,7 @@ masked, NaN, NaT or None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
     """Make a column of Python objects of any types."""
-    column = np.empty(len(values), np.object_)
-    column[:] = values
-    return column
+    return np.fromiter(values, np.object_, len(values))
 
 
 def cells_of(column: NDArray[Any]) -> list[Any]:
@@ -26,6 +24,15 @@ def cells_of(column: NDArray[Any]) -> list[Any]:
     if column.dtype.kind not in "mM":  # in lists of Python moments may be integers
         column = column.astype(np.object_)
     return [None if cell is np.ma.masked else cell for cell in column] if np.ma.isMaskedArray(column) else list(column)
+
+
+def as_column(values: Any) -> NDArray[Any]:
+    """Return what a caller gave as one column, or as its only cell, as a plain one."""
+    column = as_array(values)
+    if isinstance(column, np.ndarray):
+        return np.atleast_1d(column) if column.ndim < 2 else as_objects(list(column))
+    is_one = isinstance(column, (str, bytes)) or not isinstance(column, Iterable)
+    return as_objects([column] if is_one else list(column))
 
 
 def as_array(values: Any) -> Any:

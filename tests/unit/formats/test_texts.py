@@ -12,7 +12,7 @@ from support.payloads import arrow
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Schema, as_objects
 from fcstream.formats.decoders import CsvRows, Objects
-from fcstream.formats.frames import read_points, read_table
+from fcstream.formats.frames import read_table
 from fcstream.formats.payloads import decoder_for
 from fcstream.formats.rows import read_push
 from fcstream.formats.texts import UnusableRecord, parse_text, plain_texts
@@ -87,8 +87,8 @@ def test_pushed_rows_have_their_texts_where_the_configuration_has_them():
         assert n == len(CELLS)
         assert batch.values.tolist() == [[2.0]] * (len(GOOD) + 1)
     pandas = pytest.importorskip("pandas")
-    points = read_points(SCHEMA, pandas.DataFrame({"x": [1.5, None], "app": ["a", "b"]}))
-    batch, _ = read_push(SCHEMA, [1, 2], points, None, None)
+    points = pandas.DataFrame({"x": [1.5, None], "app": ["a", "b"]})
+    batch, _ = read_push(SCHEMA, [1, 2], points, None, None, {})
     assert batch.texts["app"].tolist() == ["a"]
     assert batch.rejections[0].reason == "missing"
 
