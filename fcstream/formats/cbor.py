@@ -123,6 +123,29 @@ class _Items:
         self.at += 1
         return True
 
+    def leads(self, step: str | int, k: int) -> bool:
+        """Return whether part `k` of a list or a map, which is next, is the one that a step of a path leads to; then
+        its value is next, and else what is behind it."""
+        if isinstance(step, int):
+            is_it = k == step
+        else:
+            start = self.at
+            self.skip()
+            is_it = self._is_text(self._data[start : self.at], step)
+        if not is_it:
+            self.skip()
+        return is_it
+
+    @staticmethod
+    def _is_text(item: bytes, text: str) -> bool:
+        """Return whether an item is a text, in whichever of many ways it is written."""
+        if item[0] >> 5 not in (3, 6):
+            return False
+        try:
+            return bool(cbor2.loads(item, semantic_decoders=CBOR_TAGS) == text)
+        except Exception:  # see `CborMessages`
+            return False
+
     def parts(self, number: int | None) -> Iterator[int]:
         """Yield the number of each part of a list or a map that has been begun; behind each the caller goes on.
 
@@ -146,25 +169,18 @@ def cbor_slices(line: bytes, path: FieldPath) -> Iterator[bytes]:
     BeyondBounds
         Too much is around the list, an element is too long, or they are too many.
     ValueError
-        There is no list at that path.
+        There is no list at that path, or there are two, of which a reader may take either.
     """
     items = _Items(line)
+    around = []
     for step in path.steps:
         major, number = items.head()
         if major != (4 if isinstance(step, int) else 5):
             raise ValueError
-        for k in items.parts(number):
-            if isinstance(step, int):
-                if k == step:
-                    break
-            else:
-                start = items.at
-                items.skip()
-                if line[start : items.at] == cbor2.dumps(step):
-                    break
-            items.skip()
-        else:
+        parts = items.parts(number)
+        if not any(items.leads(step, k) for k in parts):
             raise ValueError
+        around.append((parts, step))
     start = items.at
     major, number = items.head()
     if major != 4:
@@ -176,6 +192,11 @@ def cbor_slices(line: bytes, path: FieldPath) -> Iterator[bytes]:
     head, tail = line[:start], line[items.at :]
     if len(head) + len(tail) > READ_AT_ONCE:
         raise BeyondBounds
+    for parts, step in reversed(around):
+        if any(items.leads(step, k) for k in parts):
+            raise ValueError
+    if items.at != len(line):
+        raise ValueError
     some = 0
     for k, end in enumerate(ends):
         some += 1

@@ -1,6 +1,7 @@
 """What one message can make a decoder do: for every bound a message one below and one above, and the time of both."""
 
 import io
+import itertools
 import json
 import time
 
@@ -231,6 +232,48 @@ def test_long_lists_of_records_are_read_in_parts(decoder, encode):
         batch = decoder.decode([encode(rows[:30_000], note="x" * size)], 0)
         assert {each.reason for each in batch.rejections} == reasons
         assert len(batch.times_ms) == (0 if reasons else 30_000)
+
+
+NAMES = {
+    "json": [b'"r":', b'"\\u0072" :'],
+    "msgpack": [b"\xa1r", b"\xd9\x01r", b"\xda\x00\x01r"],
+    "cbor": [b"\x61r", b"\x78\x01r", b"\x7f\x60\x61r\xff", b"\xd9\xd9\xf7\x61r"],
+}
+
+
+def twice(name, first, second, lists, depth):
+    """Write a map with two lists, each under a key that is written in a way of its own, inside of so many maps."""
+    here, there = (key + ENCODE[name](some) for key, some in zip((first, second), lists, strict=True))
+    head, between, tail = {"json": (b"{", b",", b"}"), "msgpack": (b"\x82", b"", b""), "cbor": (b"\xa2", b"", b"")}[name]
+    body = head + here + between + there + tail
+    for _ in range(depth):
+        body = {"json": b'{"in":' + body + b"}", "msgpack": b"\x81\xa2in" + body, "cbor": b"\xa1\x62in" + body}[name]
+    return body
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("name", ENCODE)
+def test_no_list_that_is_there_twice_is_read_twice(name, depth):
+    """A short list beside the long one would be read again with each slice if the two were mistaken."""
+    schema = Schema("ts", "ms", ("a",), "u", records=FieldPath(("in",) * depth + ("r",)))
+    decoder, record = decoder_for(name, schema), {"ts": NOW, "a": 1.5, "u": "anna"}
+    lists = [[record] * 12_000, [{**record, "a": 2.5}] * 50]
+    for first, second in itertools.product(NAMES[name], repeat=2):
+        for former, latter in (lists, lists[::-1]):
+            batch = decoder.decode([twice(name, first, second, (former, latter), depth)], 0)
+            values, reasons = batch.values[:, 0].tolist(), {each.reason for each in batch.rejections}
+            assert values == ([] if reasons else [each["a"] for each in latter]), (first, second)
+            assert reasons <= {"broken_record", "too_long"}
+
+
+def test_records_of_protobuf_are_told_apart_as_the_library_does():
+    """A record with a tag that is written in another way is one, or its part is broken: it is in no two slices."""
+    decoder = ProtobufMessages(INSIDE, message_type(DESCRIPTORS, "t.M"), False)
+    many = PROTO_RECORD * 20_000
+    for tag in (b"\x8a\x00", b"\x8a\x80\x80\x80\x00", b"\x8a\x80\x80\x80\x80\x00", b"\x8a\x80\x80\x80\x10"):
+        batch = decoder.decode([many + tag + PROTO_RECORD[1:]], 0)
+        assert len(batch.times_ms) <= 20_001 - len(batch.rejections), tag
+        assert len(batch.rejections) == (len(tag) == 6 or tag[-1] > 0)
 
 
 def test_wrong_records_of_a_long_list_are_rejected_alone():
