@@ -24,6 +24,7 @@ from .batch import (
     UnusableRecord,
     batch_from_columns,
     batch_from_rows,
+    concatenated,
     merge,
     parse_number,
     plain_labels,
@@ -39,6 +40,8 @@ from .texts import MOST_JOINED
 
 _MANY = 64
 """Records that are looked at one by one before it pays to look for equal ones."""
+_TOGETHER = 2**14
+"""Records whose fields are read together, so that they take little memory beside what they were decoded to."""
 _WHOLE_DIGITS = 10**1000
 _LISTS = frozenset((list, tuple))
 
@@ -147,9 +150,20 @@ class RecordReader:
         if self._schema.records is not None:
             elements, owners = self._elements(found, where, rejections)
         elements, owners = self._shaped(elements, owners, where, rejections)
-        cells = {name: self._cells(name, elements, found, owners, envelopes) for name in self._names}
-        places = where if owners is None else where[np.array(owners, np.int64)]
-        batch = self.read_cells(cells, places, texts=texts)
+        parts: list[Batch] = []
+        for start in range(0, max(1, len(elements)), _TOGETHER):
+            some = slice(start, start + _TOGETHER)
+            if owners is None:
+                rows, near = None, some
+            else:
+                rows = owners[some]
+                near = slice(rows[0], rows[-1] + 1) if rows else some
+                rows = [row - near.start for row in rows]
+            given = found[near], rows, envelopes[near]
+            cells = {name: self._cells(name, elements[some], *given) for name in self._names}
+            places = where[near] if rows is None else where[near][np.array(rows, np.int64)]
+            parts.append(self.read_cells(cells, places, texts=texts))
+        batch = concatenated(parts)
         if rejections:
             batch.rejections = tallied(batch.rejections + rejections)
         return batch

@@ -410,6 +410,10 @@ def varint(number):
     return found + bytes([number])
 
 
+LIST = {"type": "array", "items": {"type": "record", "name": "Each", "fields": AVRO["fields"][:4]}}
+AVRO_RECORD = avro_message(b"", b"", b"")
+
+
 def avro_usual(size):
     count = max(1, size - 60) // 2
     return avro_message(varint(count) + b"\x02\x02" * count + b"\0")
@@ -537,6 +541,13 @@ GRAMMARS = {
         lambda draw: draw.choice(
             [b"\0", b"\x02\x02", b"\x04\0", b"\x04\x02\x01\0", b"\x04\xc8\x01" + b"\0" * 100 + b"\0"]
         ),
+    ),
+    "avro records": lambda: Grammar(
+        AvroMessages(INSIDE, json.dumps({"type": "record", "name": "Some", "fields": [{"name": "r", "type": LIST}]})),
+        lambda size: varint(min(size // 25, 80_000)) + AVRO_RECORD * min(size // 25, 80_000) + b"\0",
+        [(varint, b"", b"\0")],
+        lambda draw: draw.choice([AVRO_RECORD, b"\0", b"\0" * 18, AVRO_RECORD[:-5] + b"\0", b"\0" + AVRO_RECORD[6:]]),
+        2_200_000,
     ),
     "floats": lambda: Grammar(
         decoder_for("floats", Schema("ts", "ms", ("a", "b"))),

@@ -244,8 +244,7 @@ NAMES = {
 def twice(name, first, second, lists, depth):
     """Write a map with two lists, each under a key that is written in a way of its own, inside of so many maps."""
     here, there = (key + ENCODE[name](some) for key, some in zip((first, second), lists, strict=True))
-    head, between, tail = {"json": (b"{", b",", b"}"), "msgpack": (b"\x82", b"", b""), "cbor": (b"\xa2", b"", b"")}[name]
-    body = head + here + between + there + tail
+    body = {"json": b"{%b,%b}", "msgpack": b"\x82%b%b", "cbor": b"\xa2%b%b"}[name] % (here, there)
     for _ in range(depth):
         body = {"json": b'{"in":' + body + b"}", "msgpack": b"\x81\xa2in" + body, "cbor": b"\xa1\x62in" + body}[name]
     return body
