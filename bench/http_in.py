@@ -143,7 +143,7 @@ def run(who: str, case: str, seconds: float) -> tuple[float, float]:
     """Bodies a second, and seconds of a processor for each."""
     _, path, media, make = CASES[case]
     body = make()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n"
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as folder:
         process = subprocess.Popen([sys.executable, __file__, "--serve", who, case, folder], stdout=subprocess.PIPE)
         try:
