@@ -12,9 +12,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import IO
 
 from ..connectors.quarantine import TURNS
 
@@ -47,8 +49,7 @@ def guarded() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        state = os.memfd_create("fcstream")
-        stack.callback(os.close, state)
+        state = stack.enter_context(_memory()).fileno()
         os.ftruncate(state, mmap.PAGESIZE)
         read, write = os.pipe()
         arguments = [str(each) for each in (read, state, os.getpid(), PATIENCE_S)]
@@ -66,3 +67,10 @@ def guarded() -> Iterator[None]:
         TURNS.tell(mmap.mmap(state, mmap.PAGESIZE))
         stack.callback(TURNS.tell, None)
         yield
+
+
+def _memory() -> IO[bytes]:
+    """Return a file that lies in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("fcstream"), "r+b")
+    return tempfile.TemporaryFile()
