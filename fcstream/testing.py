@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .accounting.losses import PrivacyLoss
-from .connectors.base import LiveSource, ReplayableSource, SparseSource
+from .connectors.base import Source
 from .connectors.sinks import Sink
 from .ledgers.base import (
     TOTAL_BLOCK,
@@ -50,7 +50,7 @@ class ManualClock:
         return self.now_ms
 
 
-class ListSink:
+class ListSink(Sink):
     """Collects releases in a list."""
 
     def __init__(self, releases: list[Release] | None = None) -> None:
@@ -414,7 +414,7 @@ class SourceContract:
     """Tests that every live source must pass, against its real broker. Override `make` and `send`; fixtures give each
     test a fresh topic, stream or queue, named by the last part of `tmp_path`."""
 
-    def make(self, tmp_path: Path) -> LiveSource:
+    def make(self, tmp_path: Path) -> Source:
         """Open the source as a restarted process would."""
         raise NotImplementedError
 
@@ -422,7 +422,7 @@ class SourceContract:
         """Publish messages, durably, in order."""
         raise NotImplementedError
 
-    def drain(self, source: LiveSource, wanted: int, seconds: float = 60.0) -> list[tuple[str, int, int, bytes]]:
+    def drain(self, source: Source, wanted: int, seconds: float = 60.0) -> list[tuple[str, int, int, bytes]]:
         """Poll until this many messages have come: (partition, offset, timestamp, body)."""
         found: list[tuple[str, int, int, bytes]] = []
         until = time.monotonic() + seconds
@@ -488,10 +488,10 @@ class SourceContract:
         assert time.monotonic() < until
         source.close()
 
-    def ranges(self, tmp_path: Path) -> ReplayableSource | None:
+    def ranges(self, tmp_path: Path) -> Source | None:
         """Open the same topic or stream for a reader that keeps its own positions; None if that is not possible."""
         source = self.make(tmp_path)
-        if isinstance(source, ReplayableSource):
+        if source.is_replayable():
             return source
         source.close()
         return None
@@ -510,9 +510,8 @@ class SourceContract:
         mine = [row for row in whole if row[0] == partition]
         first, last = len(mine) // 4, len(mine) // 2
         start, end = mine[first][1], mine[last][1]
-        if isinstance(source, SparseSource):
-            assert mine[last - 1][1] < source.reach(partition, start, last - first) <= end
-            assert source.reach(partition, start, 1000) > mine[-1][1]
+        assert mine[last - 1][1] < source.reach(partition, start, last - first) <= end
+        assert source.reach(partition, start, 1000) > mine[-1][1]
         for _ in range(2):
             source.seek({partition: start})
             assert source.behind({partition: end})

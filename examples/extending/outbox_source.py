@@ -9,18 +9,17 @@ from contextlib import closing
 
 import numpy as np
 
-from fcstream.connectors.base import Chunk
+from fcstream.connectors.base import Chunk, Source
 from fcstream.connectors.probes import Probe
 
 POSITIONS = "CREATE TABLE IF NOT EXISTS positions (consumer TEXT PRIMARY KEY, next INTEGER)"
 COMMIT = "INSERT INTO positions VALUES (?, ?) ON CONFLICT (consumer) DO UPDATE SET next = excluded.next"
 
 
-class OutboxSource:
-    """A replayable source (`LiveSource`, `ReplayableSource`): one partition, and ids that grow are the offsets."""
+class OutboxSource(Source):
+    """One partition; ids that grow are the offsets."""
 
     receipt_is_durable = True  # `arrived_ms` stands in the table: a message has it for ever
-    generation = 0  # nobody takes the partition away
 
     def __init__(self, address, name):
         address.finish()  # there are no options: a misspelled one is an error

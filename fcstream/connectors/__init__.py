@@ -29,7 +29,7 @@ from ..formats.envelopes import NO_FIELDS, AskedFields, EnvelopeField, OfferedFi
 from ..formats.payloads import decoder_for
 from ..runtime.interpolation import is_url
 from ..runtime.undo import on_error
-from .base import AckSource, DecodingQueue, DescribedSource, LiveSource, MessageSender, ReplayableSource, check_queue
+from .base import Queue, Source, check_queue
 from .registry import FILE_SINKS, FILE_SOURCES, FOLDER_SINKS, STANDARD_OUTPUT, find, is_known, known
 from .urls import mask, parse, scheme_of
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .dead_letters import QueuedDeadLetters
     from .files import DeadLetters
     from .sinks import Sink
-    from .sources import Source
+    from .sources import FileSource
 
 
 def is_file(url: str) -> bool:
@@ -81,8 +81,7 @@ def check_asked(url: str, schema: Schema) -> Schema:
         schema.refuse_envelopes("files")
     scheme = url.partition(":")[0]
     found = find(scheme, "source") or find(scheme, "queue")
-    is_described = isinstance(found, type) and issubclass(found, DescribedSource)
-    offered = found.offered if is_described else OfferedFields()
+    offered = OfferedFields() if found is None else found.offered
     for name, place in schema.paths.items():
         if isinstance(place, EnvelopeField) and not offered.has(place.part):
             raise ConfigError(
@@ -93,28 +92,27 @@ def check_asked(url: str, schema: Schema) -> Schema:
     return replace(schema, topic_separator=offered.topic)
 
 
-def open_live(url: str, name: str, asked: AskedFields = NO_FIELDS) -> LiveSource | AckSource:
-    """Open a live source by URL; the broker knows this consumer as `name`. An `AckSource` needs a spool in front of it.
+def open_live(url: str, name: str, asked: AskedFields = NO_FIELDS) -> Source | Queue:
+    """Open a live source by URL; the broker knows this consumer as `name`. A `Queue` needs a spool in front of it.
 
     Messages get envelopes with what is `asked` for, see `check_asked`.
 
     Raises
     ------
     ConfigError, SourceError
-        Unknown scheme, missing client library (the message names the extra), broker that cannot be reached, queue of
-        another package that lacks something.
+        Unknown scheme, missing client library (the message names the extra), broker that cannot be reached, connector
+        of another package that lacks something.
     """
     scheme = url.partition(":")[0]
-    source = find(scheme, "source")
-    found = source or find(scheme, "queue")
+    found = find(scheme, "source") or find(scheme, "queue")
     if not found:
         names = ", ".join(known("source", "queue"))
         raise ConfigError(f"must begin with one of {names}, got {scheme_of(url)!r}", "source.url")
-    opened = found(replace(parse(url, "source.url"), asked=asked), name)
-    if not source:
+    opened: Source | Queue = found(replace(parse(url, "source.url"), asked=asked), name)
+    if isinstance(opened, Queue):
         with on_error(opened.close):
             check_queue(opened)
-    return opened  # type: ignore[no-any-return]
+    return opened
 
 
 def message_decoder(url: str, format: str, schema: Schema, options: Mapping[str, Any]) -> LineDecoder:
@@ -125,8 +123,7 @@ def message_decoder(url: str, format: str, schema: Schema, options: Mapping[str,
     ConfigError
     """
     found = find(url.partition(":")[0], "queue")
-    make = found.make_decoder if _can(found, DecodingQueue) else open_decoder
-    return make(format, schema, options)
+    return (open_decoder if found is None else found.make_decoder)(format, schema, options)
 
 
 def check_registry(url: str) -> str:
@@ -155,7 +152,7 @@ def open_decoder(format: str, schema: Schema, options: Mapping[str, Any]) -> Lin
     return decoder_for(format, schema, options)
 
 
-def open_ranges(url: str, name: str) -> ReplayableSource:
+def open_ranges(url: str, name: str) -> Source:
     """Open a live source by URL, for a caller that keeps the positions itself.
 
     Raises
@@ -174,14 +171,14 @@ def open_ranges(url: str, name: str) -> ReplayableSource:
     found = find(scheme, "ranges") or find(scheme, "source")
     if not found:
         raise ConfigError(f"must begin with one of {', '.join(known('source'))}, got {scheme_of(url)!r}", "source.url")
-    if not _can(found, ReplayableSource):
+    if not found.is_replayable():
         raise ConfigError(
             f"must be a source that can be read from any offset on, {scheme_of(url)!r} is not", "source.url"
         )
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 
-def open_source(url: str, schema: Schema, dialect: CsvDialect | None = None) -> Source:
+def open_source(url: str, schema: Schema, dialect: CsvDialect | None = None) -> FileSource:
     """Open a source by URL: ``jsonl:PATH`` or ``csv:PATH``, also ``.gz``, ``arrow:PATH`` or ``parquet:PATH``; ``-`` is
     standard input, except of Parquet. A CSV file is written as its dialect says.
 
@@ -317,12 +314,7 @@ def check_dead_letter(url: str) -> Any:
     if scheme == "jsonl" and path and path != "-":
         return None
     found = find(scheme, "sink")
-    if _can(found, MessageSender):
+    if found is not None and found.sends_messages():
         return found
-    names = ", ".join(each for each in known("sink") if _can(find(each, "sink"), MessageSender))
+    names = ", ".join(each for each in known("sink") if find(each, "sink").sends_messages())
     raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {names}, got {scheme_of(url)!r}", "dead_letter.url")
-
-
-def _can(connector: Any, capability: Any) -> bool:
-    """Return whether a connector is a class with the methods of a protocol."""
-    return isinstance(connector, type) and issubclass(connector, capability)

@@ -14,11 +14,11 @@ from urllib.parse import quote
 from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.tables.documents import synthetic_rows
-from .sinks import read_release
+from .sinks import Sink, read_release
 from .whole_files import put_file
 
 
-class TableFolder:
+class TableFolder(Sink):
     """Writes rows of synthetic releases as CSV, JSON lines or Parquet files, named after stream and window.
 
     ``STREAM.OPEN_MS.json`` holds the release, byte for byte as sealed. It is written after the file of rows is complete

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import FcstreamError, SinkError
 from ..formats.rejections import total
-from .base import MessageSender
+from .sinks import Sink
 
 if TYPE_CHECKING:
     from ..formats.batch import Rejection
@@ -51,9 +51,9 @@ class QueuedDeadLetters:
         Raised by the first try to connect, which is made at once.
     """
 
-    def __init__(self, open_sink: Callable[[], MessageSender]) -> None:
+    def __init__(self, open_sink: Callable[[], Sink]) -> None:
         self._open = open_sink
-        self._messenger: MessageSender | None = None
+        self._messenger: Sink | None = None
         self._told = -_TELL_S
         try:
             self._messenger = open_sink()

@@ -28,7 +28,8 @@ from ..formats.rejections import is_packed, total
 from ..releases.base import Release
 from ..runtime.disk import lock_file, sync_folder, write_all
 from ..runtime.undo import on_error
-from .sinks import read_release
+from .sinks import Sink, read_release
+from .sources import FileSource
 
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
@@ -66,7 +67,7 @@ class LineSplitter:
         return [NO_RECORD for _ in self.last()]
 
 
-class LineSource:
+class LineSource(FileSource):
     """Records from the lines of a file; a record's identity is its line number, from 0.
 
     Parameters
@@ -297,8 +298,10 @@ class _LineFile:
             pass
 
 
-class JsonlSink:
+class JsonlSink(Sink):
     """Writes releases as JSON lines to a file; they are on disk (fsync) before they count as written."""
+
+    finds_streams = True
 
     def __init__(self, path: str) -> None:
         remedy = "make room and run again: what was sealed is in the ledger and is written then"
@@ -312,7 +315,7 @@ class JsonlSink:
         return self.last_of(lambda stream: True)
 
     def last_of(self, is_own: Callable[[str], bool]) -> Release | None:
-        """See `SearchedSink`. The file is read from its end to that release: most often one block."""
+        """The file is read from its end to that release: most often one block."""
         for number, line in enumerate(self._file.lines_backward(), start=1):
             foreign = (
                 f"{self._file.path} must hold nothing but releases, its line {number} from the end is none: remove "

@@ -17,6 +17,7 @@ from ..releases.base import Release
 from ..releases.long_form import intervals, named_numbers
 from ..runtime.disk import lock_file
 from ..runtime.undo import on_error
+from .sinks import Sink
 from .whole_files import put_file
 
 ROWS_PER_PART = 1000
@@ -27,7 +28,7 @@ _PART = re.compile(r"releases-([0-9]{8})\.parquet")
 _UNFINISHED = ".releases.part"
 
 
-class ParquetParts:
+class ParquetParts(Sink):
     """Writes releases to the files ``releases-00000000.parquet``, ``releases-00000001.parquet``, ... of a folder.
 
     A part is made beside the folder's other files under a hidden name, flushed to disk, and then takes its name, so

@@ -21,6 +21,7 @@ from ..errors import ConfigError, SinkError
 from ..releases.base import Release
 from ..runtime import waiting
 from .retry import PendingMessages, close_quietly, deadline, pauses
+from .sinks import Sink
 from .urls import Address, UrlOption
 
 TIMEOUT = UrlOption("timeout", "Seconds that connecting, and then a request, may take.", 10)
@@ -209,7 +210,7 @@ class Poster:
 MessageT = TypeVar("MessageT")
 
 
-class PostingSink(Generic[MessageT]):
+class PostingSink(Sink, Generic[MessageT]):
     """A sink whose releases are sent by a `Poster`, at least once; a write that failed goes on with the rest.
 
     Parameters
@@ -224,12 +225,6 @@ class PostingSink(Generic[MessageT]):
     def write(self, releases: Sequence[Release]) -> None:
         until = self.poster.until()
         self._remainder.send(self.messages(releases), lambda message: self.post(message, until))
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
 
     def close(self) -> None:
         self.poster.close()

@@ -77,12 +77,12 @@ class SharedSpool(Spool):
 
 
 class PushedSource(SpooledSource):
-    """A `SpooledSource` whose queue is emptied by a thread of its own; also a `RefusingSource`.
+    """A `SpooledSource` whose queue is emptied by a thread of its own.
 
     Parameters
     ----------
     queue : PushQueue
-        May be an `IdentifyingQueue` too. It is started here.
+        It is started here.
     spool : SharedSpool
     downtime_ms : int
         See `SpooledSource`: after a start windows wait so long at most for what senders kept meanwhile.
@@ -121,10 +121,11 @@ class PushedSource(SpooledSource):
     def behind(self, ends: Mapping[str, int]) -> bool:
         return self._next < ends.get("spool", 0)
 
-    def prefetch(self, timeout_s: float) -> None:
+    def prefetch(self, timeout_s: float) -> bool:
         with self._news:
             self._news.wait_for(lambda: self._failure is not None, timeout_s)
         self._check()
+        return True
 
     def close(self) -> None:
         close_quietly(self._queue.close)  # the thread goes on until the requests that are complete have their answers

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from ..errors import ConfigError
 from ..formats.envelopes import NO_FIELDS, AskedFields
 from ..runtime.waiting import calling
-from .base import AckSource, Gap, ImpatientQueue
+from .base import ImpatientQueue
 from .pushed import SharedSpool
 from .retry import close_quietly
 from .spooled import SpooledSource
@@ -22,12 +22,11 @@ _STEP, _WAIT_S, _FULL_S, _END_S = 4096, 0.05, 0.5, 15.0
 
 
 class ReceivedSource(SpooledSource):
-    """A `SpooledSource` whose queue is emptied by a thread of its own; also a `GappySource`.
+    """A `SpooledSource` whose queue is emptied by a thread of its own.
 
     Parameters
     ----------
     queue : ImpatientQueue
-        And an `AckSource`.
     spool : SharedSpool
     downtime_ms, asked
         See `SpooledSource`.
@@ -44,29 +43,23 @@ class ReceivedSource(SpooledSource):
     """
 
     def __init__(
-        self, queue: AckSource, spool: SharedSpool, downtime_ms: int = 0, asked: AskedFields = NO_FIELDS
+        self, queue: ImpatientQueue, spool: SharedSpool, downtime_ms: int = 0, asked: AskedFields = NO_FIELDS
     ) -> None:
-        assert isinstance(queue, ImpatientQueue)
         if queue.redelivers > spool.remembers:
             raise ConfigError(
                 f"must be larger with a `delivery_id`: of {spool.max_bytes} bytes the spool remembers the last "
                 f"{spool.remembers} messages, and {queue.redelivers} may come again: raise it, or lower `inflight`",
                 "source.spool_bytes",
             )
-        self._impatient, self._first_gap = queue, list[Gap]()
-        if spool.alive_ms is not None and not queue.was_known:
-            self._first_gap = [Gap("the broker had kept nothing while this process was away", spool.alive_ms)]
         super().__init__(queue, spool, downtime_ms, asked)
+        if spool.alive_ms is not None and not queue.was_known:
+            self.note_gap("the broker had kept nothing while this process was away", spool.alive_ms)
         self._turn = threading.Lock()  # of the queue, and of what came from it
         self._news = threading.Condition()
         self._failure: Exception | None = None
         self._claims = 0  # callers that want the queue, or have it
         self._has_queue = self._is_closing = False
         self._thread: threading.Thread | None = None
-
-    def gaps(self) -> list[Gap]:
-        found, self._first_gap = self._first_gap + self._impatient.gaps(), []
-        return found
 
     def ends(self) -> dict[str, int]:
         with self._queue_alone():
@@ -78,11 +71,12 @@ class ReceivedSource(SpooledSource):
         with self._queue_alone():
             return super().behind(ends)
 
-    def prefetch(self, timeout_s: float) -> None:
+    def prefetch(self, timeout_s: float) -> bool:
         self._begin()
         with self._news:
             self._news.wait_for(lambda: self._failure is not None, timeout_s)
         self._check()
+        return True
 
     def close(self) -> None:
         with self._news:

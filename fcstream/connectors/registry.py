@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Literal, NamedTuple
 
+from ..errors import ConfigError
+
 FILE_SOURCES = ("jsonl", "csv", "arrow", "parquet")
 FILE_SINKS = ("jsonl",)
 FOLDER_SINKS = ("parquet", "csv-tables", "jsonl-tables", "parquet-tables")
@@ -19,6 +21,7 @@ _GROUPS = {
     "sink": "fcstream.sinks",
     "probe": "fcstream.probes",
 }
+_BASES = {"source": "base:Source", "queue": "base:Queue", "sink": "sinks:Sink", "probe": "probes:Probe"}
 
 
 class Connector(NamedTuple):
@@ -27,12 +30,13 @@ class Connector(NamedTuple):
     Attributes
     ----------
     source : str
-        A `LiveSource`, which can be read again from any position.
+        A `Source`.
     ranges : str
-        A `ReplayableSource`, where that is another class than the source.
+        A `Source` that can `seek`, where that is another class.
     queue : str
-        An `AckSource`, which forgets what is acknowledged.
+        A `Queue`, which forgets what is acknowledged.
     sink : str
+        A `Sink`.
     reader : str
         Reads releases back that the sink wrote: made with an address, with `lines` and `close`.
     probe : str
@@ -100,13 +104,19 @@ def known(*roles: Role) -> list[str]:
 
 
 def find(scheme: str, role: Role) -> Any:
-    """Load the class of a scheme in a role; None if there is none."""
+    """Load the class of a scheme in a role; None if there is none.
+
+    Raises
+    ------
+    ConfigError
+        What another package names is not a whole subclass of the role's base class.
+    """
     ours = getattr(CONNECTORS.get(scheme, Connector()), role)
     if ours:
         module, name = ours.split(":")
         return getattr(import_module(f"{__package__}.{module}"), name)
     for entry in _entries(scheme, role):
-        return entry.load()
+        return _checked(entry.load(), role)
     return None
 
 
@@ -122,3 +132,17 @@ def speaks(url: str, scheme: str) -> bool:
 
 def _entries(scheme: str, role: Role) -> Any:
     return entry_points(group=_GROUPS[role], name=scheme) if role in _GROUPS else ()
+
+
+def _checked(found: Any, role: Role) -> Any:
+    module, name = _BASES[role].split(":")
+    base = getattr(import_module(f"{__package__}.{module}"), name)
+    lacks = ", ".join(f"`{each}`" for each in sorted(getattr(found, "__abstractmethods__", ())))
+    if isinstance(found, type) and issubclass(found, base) and not lacks:
+        return found
+    where = "sink.url" if role == "sink" else "source.url"
+    raise ConfigError(
+        f"must name a connector that is a subclass of `{base.__module__}.{name}`, "
+        f"`{getattr(found, '__qualname__', found)}` {f'has no {lacks}' if lacks else 'is none'}",
+        where,
+    )

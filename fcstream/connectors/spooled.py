@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import SourceError
 from ..formats.envelopes import NO_FIELDS, NOTHING, AskedFields, Envelope
-from .base import AckSource, Chunk, DatedQueue, IdentifyingQueue, OneTimeQueue, ReceivedMessage, ReconnectingQueue
+from .base import Chunk, Gap, Queue, ReceivedMessage, Source
 from .retry import close_quietly
 from .spool import ID_BYTES, NO_ID, Spool, SpooledRecords
 
@@ -65,13 +65,12 @@ class CatchUp:
         return self._begun_ms <= self._clock() < self._until_ms  # a clock that was set back does not prolong it
 
 
-class SpooledSource:
-    """Reads a queue through a spool; a `LiveSource` of one partition, ``spool``, and a `PrefetchingSource`.
+class SpooledSource(Source):
+    """Reads a queue through a spool, which is its one partition, ``spool``.
 
     Parameters
     ----------
-    queue : AckSource
-        May be an `IdentifyingQueue`, a `ReconnectingQueue`, a `DatedQueue` and a `OneTimeQueue` too.
+    queue : Queue
     spool : Spool
     downtime_ms : int
         How long windows wait at most, after a start or a lost connection, for messages that the broker held meanwhile.
@@ -94,20 +93,14 @@ class SpooledSource:
     """
 
     receipt_is_durable = True
-    generation = 0
 
-    def __init__(self, queue: AckSource, spool: Spool, downtime_ms: int = 0, asked: AskedFields = NO_FIELDS) -> None:
+    def __init__(self, queue: Queue, spool: Spool, downtime_ms: int = 0, asked: AskedFields = NO_FIELDS) -> None:
         self._queue, self._spool = queue, spool
-        self._identifying = queue if isinstance(queue, IdentifyingQueue) else None
-        self._reconnecting = queue if isinstance(queue, ReconnectingQueue) else None
-        self._once = queue if isinstance(queue, OneTimeQueue) else None
-        self._counted = queue if isinstance(queue, DatedQueue) else None
-        self._dated = self._counted if self._counted is not None and self._counted.gives_arrivals else None
         self._is_asked = asked.from_source
         self._received = 0
         self._wanted: int | None = None  # number of messages that must have been received to be at an end
         self._drain_until: float | None = None
-        self._connections = self._count_connections()
+        self._connections = queue.connections
         self._alive_ms = spool.clock()
         self._mark_at = 0.0
         self._catch_up = CatchUp(downtime_ms, spool.clock)
@@ -145,6 +138,9 @@ class SpooledSource:
             envelopes = list(map(Envelope.unpacked, packed))
         return [Chunk("spool", np.arange(start, self._next), timestamps, bodies, receipts, envelopes)]
 
+    def gaps(self) -> list[Gap]:
+        return super().gaps() + self._queue.gaps()
+
     @property
     def torn(self) -> str | None:
         return self._spool.torn
@@ -159,11 +155,10 @@ class SpooledSource:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the queue is one that ends, has ended, and is in the spool to its end."""
-        return self._once is not None and self._once.has_ended and not self._held and not self._ahead
+        return self._queue.has_ended and not self._held and not self._ahead
 
     def ends(self) -> dict[str, int]:
-        if self._dated is not None:
+        if self._queue.gives_arrivals:
             self._wanted, self._drain_until = None, time.monotonic() + _DRAIN_S
             return {"spool": self._spool.end}
         until, self._wanted = time.monotonic() + _ENDS_S, None
@@ -198,22 +193,24 @@ class SpooledSource:
         return is_received and not self._held and not self._ahead and self._next == self._spool.end
 
     def _count_wanted(self) -> None:
-        if self._wanted is None and self._counted is not None:
-            waiting = self._counted.waiting()
+        if self._wanted is None:
+            waiting = self._queue.waiting()
             self._wanted = None if waiting is None else self._received + waiting
 
     def commit(self, positions: Mapping[str, int]) -> None:
         if "spool" in positions:
             self._spool.commit(positions["spool"])
 
-    def prefetch(self, timeout_s: float) -> None:
+    def prefetch(self, timeout_s: float) -> bool:
         self._pull(_STEP, timeout_s)
+        return True
 
-    def rewind(self) -> None:
+    def rewind(self) -> bool:
         self._next = self._spool.position
+        return True
 
     def close(self) -> None:
-        if self._once is not None:
+        if self._queue.comes_once:
             self._save_rest()
         close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
 
@@ -242,27 +239,20 @@ class SpooledSource:
     def _take(self, max_messages: int, timeout_s: float) -> None:
         """Do what `_pull` does; messages for which the spool has no room stay in `_held`."""
         self._pulled = time.monotonic()
-        self._held = [received for received in self._held if self._is_current(received)]
+        self._held = [received for received in self._held if self._queue.is_current(received)]
         if not self._held:
             ahead, self._ahead = self._ahead, []
-            self._held = [received for received in ahead if self._is_current(received)]
+            self._held = [received for received in ahead if self._queue.is_current(received)]
         if not self._held:
             self._held = self._queue.receive(max_messages, timeout_s)
             self._received += len(self._held)
         self._mind_connection()
         self._put()
 
-    def _is_current(self, received: ReceivedMessage) -> bool:
-        return self._reconnecting is None or self._reconnecting.is_current(received)
-
-    def _count_connections(self) -> int:
-        return 1 if self._reconnecting is None else self._reconnecting.connections
-
     def _mind_connection(self) -> None:
         """Note whether another connection was made; messages may have waited since the last one was lost."""
-        connections = self._count_connections()
-        if connections != self._connections:
-            self._connections, self._wanted = connections, None
+        if self._queue.connections != self._connections:
+            self._connections, self._wanted = self._queue.connections, None
             self._catch_up.begin(self._alive_ms)
         self._alive_ms = self._spool.clock()
         if time.monotonic() >= self._mark_at:
@@ -272,15 +262,15 @@ class SpooledSource:
     def _put(self) -> None:
         """Put held messages into the spool, as far as there is room, and acknowledge them."""
         held, fresh, ids = self._held, list(range(len(self._held))), []
-        if self._identifying is not None:
-            names = [self._identifying.delivery_id(received) for received in held]
+        names = [self._queue.delivery_id(received) for received in held]
+        if any(name is not None for name in names):
             ids = [NO_ID if name is None else hashlib.blake2b(name, digest_size=ID_BYTES).digest() for name in names]
             first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
             fresh = [i for i in fresh if ids[i] == NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
         bodies, ids = [held[i].body for i in fresh], [ids[i] for i in fresh] if ids else []
         much = not self._ahead and sum(map(len, bodies)) > _MUCH
         floor = self._catch_up.arrival_ms
-        given = [held[i].arrival_ms for i in fresh] if self._dated is not None or floor is not None else []
+        given = [held[i].arrival_ms for i in fresh] if self._queue.gives_arrivals or floor is not None else []
         timestamps = [floor if arrival is None else arrival for arrival in given]
         sync = self._sync if much else None
         envelopes = [(held[i].envelope or NOTHING).packed() for i in fresh] if self._is_asked else []

@@ -13,6 +13,7 @@ from ..errors import ConfigError, SourceError, needs_package
 from ..formats.arrow_rows import ArrowRows
 from ..formats.batch import Batch, Schema
 from ..runtime.undo import on_error
+from .sources import FileSource
 
 ROWS_AT_ONCE = 2**16
 """Most rows of a Parquet file that are unpacked together; of an Arrow file those of one record batch are."""
@@ -20,7 +21,7 @@ _READ_AHEAD = 2**20
 _WHAT = {"missing": "is missing or there twice", "bad_time": "holds no times", "not_a_number": "holds no numbers"}
 
 
-class TableFile:
+class TableFile(FileSource):
     """Records from the rows of a file; a record's identity is its row number, from 0.
 
     Columns are found by name and may be in any order; others are not read. A file is read forward in pieces: of Parquet

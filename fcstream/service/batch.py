@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from ..accounting.losses import PrivacyLoss
-from ..connectors.sinks import SearchedSink, Sink
-from ..connectors.sources import MeasuredSource, Source
+from ..connectors.sinks import Sink
+from ..connectors.sources import FileSource
 from ..engine.batch_budget import check_opened
 from ..engine.engine import Engine
 from ..engine.first_records import NO_RECORDS, REMEDIES
@@ -190,7 +190,9 @@ class Pace:
 
 
 @without_garbage_collection()
-def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: ProgressLine | None = None) -> Summary:
+def run(
+    engine: Engine | KeyedEngine, source: FileSource, sink: Sink, *, progress: ProgressLine | None = None
+) -> Summary:
     """Run one job to the end of its source, or until its budget stops it, as the summary's `stopped` then says.
 
     Parameters
@@ -221,7 +223,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
         while (batch := source.poll(POLL_RECORDS)) is not None:
             summary.records += batch.seen
             engine.take(batch)
-            part = source.part_read() if isinstance(source, MeasuredSource) else None
+            part = source.part_read()
             progress.show(f"{summary.records:,} records read{pace.text(part)}", part)
         pace, due = Pace(), sum((part.job.schedule.count or 0) - part.answered for part in engine.parts)
         due = due if engine.job.finder is None else 0  # which keys later windows have is not known yet
@@ -263,7 +265,7 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     ------
     LedgerMismatch
     """
-    last = sink.last_of(own_streams(engine)) if isinstance(sink, SearchedSink) else sink.last()
+    last = sink.last_of(own_streams(engine))
     if last is not None and not engine.knows(last):
         raise LedgerMismatch(
             f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
@@ -296,7 +298,7 @@ def lost_releases(engine: Engine | KeyedEngine, sink: Sink, unpublished: Sequenc
 
     `unpublished` are the releases that the ledger holds unacknowledged: the newest windows of their streams.
     """
-    if not isinstance(sink, SearchedSink) or engine.job.finder is not None:  # whose keys come and go
+    if not sink.finds_streams or engine.job.finder is not None:  # whose keys come and go
         return None
     waiting = Counter(stream for stream, _ in {(release.stream, release.window_open_ms) for release in unpublished})
     newest = max(

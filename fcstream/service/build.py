@@ -13,12 +13,10 @@ from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
 from ..connectors import check_asked, is_queue, message_decoder, open_dead_letter, open_live, open_sink
 from ..connectors.base import (
-    AckSource,
-    DecodingQueue,
-    GroupedSource,
     ImpatientQueue,
-    LiveSource,
     PushQueue,
+    Queue,
+    Source,
     shortened,
 )
 from ..connectors.dead_letters import QueuedDeadLetters
@@ -135,7 +133,7 @@ class StreamOpeners:
         """Open the engine of the stream, or of some of its keys."""
         return self._active.engine(partial(self._open_engine, keys=keys))
 
-    def source(self) -> LiveSource:
+    def source(self) -> Source:
         """Open the source."""
         return self._active.open(self._open_source, "source")
 
@@ -148,19 +146,20 @@ class StreamOpeners:
         on_rejection = self.dead_letters.write if config.dead_letter else None
         return open_engine(self._leases.bind(config), keys=keys, on_rejection=on_rejection, clock=self.wall)
 
-    def _open_source(self, config: Config) -> LiveSource:
+    def _open_source(self, config: Config) -> Source:
         source = config.source
         assert source is not None
         found = open_live(source.url, source.name or f"fcstream-{self._name}", self.schema.asked)
-        if self.partitioner is not None and not isinstance(found, GroupedSource):
+        if self.partitioner is not None and not found.is_grouped:
             close_quietly(found.close)
             raise ConfigError(
                 "must be left out for this source: its consumers do not divide partitions among them",
                 "source.partitioner",
             )
-        if isinstance(found, DecodingQueue):
-            found.expect(self.decoder)
-        return _spooled(found, source, self.schema.asked, self.wall) if isinstance(found, AckSource) else found
+        if isinstance(found, Source):
+            return found
+        found.expect(self.decoder)
+        return _spooled(found, source, self.schema.asked, self.wall)
 
 
 def _open_sink(config: Config) -> Sink:
@@ -231,8 +230,8 @@ def wall_clock(config: Config) -> WallClock | None:
 
 
 def _spooled(
-    queue: AckSource, source: SourceSection, asked: AskedFields = NO_FIELDS, wall: WallClock | None = None
-) -> LiveSource:
+    queue: Queue, source: SourceSection, asked: AskedFields = NO_FIELDS, wall: WallClock | None = None
+) -> Source:
     if source.spool is None:
         queue.close()
         raise ConfigError(

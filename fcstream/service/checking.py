@@ -6,7 +6,7 @@ from contextlib import closing
 
 from ..config import Config, Job, SourceSection
 from ..connectors import is_live, is_pipe, open_source
-from ..connectors.sources import MeasuredSource, Source
+from ..connectors.sources import FileSource
 from ..engine.first_records import LINES, InputCheck, count_usable, settings_of
 from ..errors import ConfigError
 from ..formats.batch import Batch
@@ -47,10 +47,10 @@ def check_lines(config: Config, lines: int = LINES) -> InputCheck:
         return source.sample(config.job, lines)
 
 
-class SampledSource:
-    """A source whose first lines are checked before it is read; a `Source`."""
+class SampledSource(FileSource):
+    """A source whose first lines are checked before it is read."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FileSource) -> None:
         self._source = source
         self._waiting: list[Batch] = []
 
@@ -66,8 +66,7 @@ class SampledSource:
         return self._waiting.pop(0) if self._waiting else self._source.poll(max_records)
 
     def part_read(self) -> float | None:
-        """See `MeasuredSource`."""
-        return self._source.part_read() if isinstance(self._source, MeasuredSource) else None
+        return self._source.part_read()
 
     def close(self) -> None:
         self._source.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..connectors.base import Chunk, ClockedSource, LiveSource, TimestampedSource
+from ..connectors.base import Chunk, Source
 from ..runtime.waiting import calling
 from .alarms import USUAL, Alarm
 from .health import Health
@@ -27,7 +27,7 @@ class StreamClock:
 
     Parameters
     ----------
-    source : LiveSource
+    source : Source
     own : callable
         This machine's clock, Unix milliseconds.
     lateness_ms : int
@@ -41,7 +41,7 @@ class StreamClock:
         Whether the time is the broker's.
     """
 
-    def __init__(self, source: LiveSource, own: Callable[[], int], lateness_ms: int, health: Health) -> None:
+    def __init__(self, source: Source, own: Callable[[], int], lateness_ms: int, health: Health) -> None:
         self._source, self._own, self._health = source, own, health
         self._limit_ms = max(lateness_ms, SLACK_MS)
         self._tell_ms = min(SLACK_MS, lateness_ms / 4) if lateness_ms else SLACK_MS
@@ -74,12 +74,12 @@ class StreamClock:
         """
         before = self._own()
         with calling("source"):
-            reply = self._source.clock() if isinstance(self._source, ClockedSource) else None
+            reply = self._source.clock()
         after = self._own()
         self._ask_at = time.monotonic() + _ASK_S
         if reply is None:
             self._theirs = None
-            if _has_brokers_stamps(self._source):
+            if self._source.timestamps_are_brokers:
                 with calling("source"):
                     ends = self._source.ends()
                 self._timestamps.asked(ends, before)
@@ -91,7 +91,7 @@ class StreamClock:
 
     def observe(self, chunks: Sequence[Chunk]) -> None:
         """Compare timestamps with this machine's clock, if the broker's clock cannot be asked."""
-        if self._theirs is None and _has_brokers_stamps(self._source):
+        if self._theirs is None and self._source.timestamps_are_brokers:
             self._timestamps.observe(chunks, self._own())
 
     def _compare(self, gap_ms: float, doubt_ms: float) -> None:
@@ -175,7 +175,3 @@ class TimestampWatch:
             odd += int(np.count_nonzero(late | early))
         self._odd.add(odd)
         self._fine.add(seen - odd)
-
-
-def _has_brokers_stamps(source: LiveSource) -> bool:
-    return isinstance(source, TimestampedSource) and source.timestamps_are_brokers

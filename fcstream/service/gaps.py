@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from ..connectors.base import Gap, GappySource, LiveSource
+from ..connectors.base import Gap, Source
 from ..stream.windows import Schedule
 
 LOG = logging.getLogger("fcstream.service")
@@ -30,10 +30,9 @@ class IncompleteWindows:
         self._spans: list[tuple[int, int]] = []  # first and last opening of runs of windows
         self.found = self.answered = 0
 
-    def update(self, source: LiveSource, schedule: Schedule, next_window: int, now_ms: int) -> int:
+    def update(self, source: Source, schedule: Schedule, next_window: int, now_ms: int) -> int:
         """Note a source's gaps, and return the last window that they may concern (-1 for none)."""
-        gaps = source.gaps() if isinstance(source, GappySource) else []
-        return max((self._note(gap, schedule, next_window, now_ms) for gap in gaps), default=-1)
+        return max((self._note(gap, schedule, next_window, now_ms) for gap in source.gaps()), default=-1)
 
     def includes(self, open_ms: int) -> bool:
         """Return whether a window may be incomplete."""

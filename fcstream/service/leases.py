@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from ..config import Config
-from ..connectors.sinks import SearchedSink, Sink
+from ..connectors.sinks import Sink
 from ..ledgers import is_shared
 from ..releases.base import Release
 
@@ -32,14 +32,14 @@ class Lease(Protocol):
         """Give the lease up; may be called again."""
 
 
-class LeaderSink:
+class LeaderSink(Sink):
     """Writes to a sink only while this process holds the lease.
 
     So a process that was suspended and replaced publishes nothing.
     """
 
     def __init__(self, sink: Sink, lease: Lease) -> None:
-        self._sink, self._lease = sink, lease
+        self._sink, self._lease, self.finds_streams = sink, lease, sink.finds_streams
 
     def write(self, releases: Sequence[Release]) -> None:
         self._lease.check()
@@ -52,10 +52,7 @@ class LeaderSink:
         return self._sink.last()
 
     def last_of(self, is_own: Callable[[str], bool]) -> Release | None:
-        if isinstance(self._sink, SearchedSink):
-            return self._sink.last_of(is_own)
-        last = self._sink.last()
-        return last if last is not None and is_own(last.stream) else None
+        return self._sink.last_of(is_own)
 
     def close(self) -> None:
         self._sink.close()

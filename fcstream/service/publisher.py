@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import suppress
 
-from ..connectors.base import LiveSource, PrefetchingSource
+from ..connectors.base import Source
 from ..connectors.retry import pauses
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
@@ -34,12 +34,12 @@ class Publisher:
     engine : Engine or KeyedEngine
     sink : Sink
     context : SessionContext
-    source : LiveSource, optional
+    source : Source, optional
         While the sink refuses, the source may receive messages that its broker might not keep for long.
     """
 
     def __init__(
-        self, engine: Engine | KeyedEngine, sink: Sink, context: SessionContext, source: LiveSource | None = None
+        self, engine: Engine | KeyedEngine, sink: Sink, context: SessionContext, source: Source | None = None
     ) -> None:
         self._engine, self._sink, self._context, self._source = engine, sink, context, source
 
@@ -112,14 +112,15 @@ class Publisher:
                     raise
 
 
-def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> bool:
+def wait(source: Source | None, seconds: float, ending: threading.Event) -> bool:
     """Wait for an event, at most so many seconds, and return whether it was set.
 
     A source that can receive messages that its broker might not keep for long does so meanwhile.
     """
     until = time.monotonic() + seconds
     with suppress(SourceError):  # the next poll raises it again
-        while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
+        while source is not None and not ending.is_set() and (left := until - time.monotonic()) > 0:
             with calling("source"):
-                source.prefetch(min(left, LONGEST_WAIT_S))
+                if not source.prefetch(min(left, LONGEST_WAIT_S)):
+                    break
     return ending.wait(max(0.0, until - time.monotonic()))

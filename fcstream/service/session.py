@@ -15,7 +15,7 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..connectors.base import Chunk, EndingSource, LiveSource, PrefetchingSource, RefusingSource
+from ..connectors.base import Chunk, Source
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.intake import compared
@@ -84,7 +84,7 @@ class Session:
     Parameters
     ----------
     engine : Engine or KeyedEngine
-    source : LiveSource
+    source : Source
     sink : Sink
     context : SessionContext
     assigned_keys : mapping of str to collection of str, optional
@@ -99,7 +99,7 @@ class Session:
     def __init__(
         self,
         engine: Engine | KeyedEngine,
-        source: LiveSource,
+        source: Source,
         sink: Sink,
         context: SessionContext,
         assigned_keys: Mapping[str, Collection[str]] | None = None,
@@ -119,8 +119,7 @@ class Session:
         self._committed: dict[str, int] = {}
         self._commit_at = 0.0
         self._heard = time.monotonic()  # when the source last showed that it is alive
-        self._keeping = source if isinstance(source, PrefetchingSource) else None
-        self._dropped = 0 if self._keeping is None else self._keeping.duplicates
+        self._dropped = source.duplicates
         self._quarantine = context.quarantine
         self._left: deque[list[Chunk]] = deque()  # was polled, and is not counted yet
         self._incomplete = -1  # last window that may lack messages
@@ -130,8 +129,8 @@ class Session:
         self._quarantine.open()
         if self._quarantine.found:
             self._context.health.warnings["quarantine"] = _IN_QUARANTINE
-        if self._keeping is not None and self._keeping.torn is not None:
-            self._context.health.warnings["spool"] = self._keeping.torn
+        if self._source.torn is not None:
+            self._context.health.warnings["spool"] = self._source.torn
         self._publisher.left_over()
         if self._context.wall is not None:
             compared(self._context.wall, self.engine.job, self.engine.parts)
@@ -144,12 +143,12 @@ class Session:
         now = self._time.now_ms()
         if self._context.is_waiting or (self._context.health.hold is not None and self._time.is_asked):
             self._receive(wait_s)
-        elif self._context.health.hold is not None or self._is_catching_up:
+        elif self._context.health.hold is not None or self._source.is_catching_up:
             self._read(wait_s)
         elif schedule.due(now) <= self._next_window:
             wait_ms = schedule.window(self._next_window).close_ms + schedule.lateness_ms - now
             self._read(min(wait_s, max(0.0, wait_ms / 1000)))
-        must_wait = self._context.is_waiting or self._context.health.hold is not None or self._is_catching_up
+        must_wait = self._context.is_waiting or self._context.health.hold is not None or self._source.is_catching_up
         if must_wait:
             self._counters.excused_ms = now
         elif schedule.due(self._time.now_ms()) > self._next_window:
@@ -166,11 +165,11 @@ class Session:
     @property
     def input_has_ended(self) -> bool:
         """Return whether the source ended, and a restart finds all that it had. Its windows may still be open."""
-        return isinstance(self._source, EndingSource) and self._source.has_ended and not self._left
+        return self._source.has_ended and not self._left
 
     def drain_refused(self) -> Mapping[str, int]:
         """Return how many bodies a source into which others push refused since the last call, by reason."""
-        return self._source.take_refused() if isinstance(self._source, RefusingSource) else {}
+        return self._source.take_refused()
 
     def commit(self) -> None:
         """Commit the positions from which a restart must read."""
@@ -190,10 +189,6 @@ class Session:
             self._quarantine.forget(positions)
 
     @property
-    def _is_catching_up(self) -> bool:
-        return self._keeping is not None and self._keeping.is_catching_up
-
-    @property
     def _next_window(self) -> int:
         return self._index(self.engine.next_open_ms)
 
@@ -202,11 +197,10 @@ class Session:
 
     def _receive(self, wait_s: float) -> None:
         """Let messages come into the spool, or stay with the broker, until they may be read."""
-        if self._keeping is None:
-            self._context.ending.wait(wait_s)
-            return
         with calling("source"):
-            self._keeping.prefetch(wait_s)
+            has_waited = self._source.prefetch(wait_s)
+        if not has_waited:
+            self._context.ending.wait(wait_s)
         self._update_spool_bytes()
 
     def _read(self, wait_s: float) -> None:
@@ -250,10 +244,9 @@ class Session:
             self._heard = time.monotonic()
 
     def _update_spool_bytes(self) -> None:
-        if self._keeping is not None:
-            dropped = self._keeping.duplicates
-            self._counters.duplicates += dropped - self._dropped
-            self._dropped, self._counters.spool_bytes = dropped, self._keeping.stored_bytes
+        dropped = self._source.duplicates
+        self._counters.duplicates += dropped - self._dropped
+        self._dropped, self._counters.spool_bytes = dropped, self._source.stored_bytes
 
     def _note_gaps(self) -> None:
         gaps, schedule = self._context.gaps, self.engine.job.schedule
@@ -359,7 +352,7 @@ class Session:
             return self._source.behind(ends)
 
 
-def _check_clock(kind: str, source: LiveSource) -> None:
+def _check_clock(kind: str, source: Source) -> None:
     if kind == "eof":
         raise ConfigError("must be 'broker' (or 'wall', with a spool) for live sources, got 'eof'", "window.clock")
     if kind == "wall" and not source.receipt_is_durable:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ..connectors.base import GroupedSource, LiveSource, PartitionAssignment, PrefetchingSource
+from ..connectors.base import PartitionAssignment, Source
 from ..connectors.retry import close_quietly, pauses
 from ..connectors.sinks import Sink
 from ..engine.engine import Engine
@@ -82,7 +82,7 @@ class Supervisor:
     def __init__(
         self,
         open_engine: OpenEngine,
-        open_source: Callable[[], LiveSource],
+        open_source: Callable[[], Source],
         open_sink: Callable[[], Sink],
         context: SessionContext,
         keys: Sequence[str] = (),
@@ -323,7 +323,7 @@ class Supervisor:
         return True
 
     def _assigned_sessions(
-        self, engines: _SessionEngine, source: LiveSource, sink: Sink, lease: Lease | None
+        self, engines: _SessionEngine, source: Source, sink: Sink, lease: Lease | None
     ) -> Iterator[Session | None]:
         """Yield a session for each assignment of partitions, until the stream is to end."""
         while True:
@@ -345,11 +345,10 @@ class Supervisor:
         with calling("ledger"):
             return lease.acquire()
 
-    def _release_source(self, source: LiveSource, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def _release_source(self, source: Source, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close a source, unless it can continue to spool while something else is unreachable."""
         is_fine = isinstance(error, FcstreamError) and not isinstance(error, (*FATAL, SourceError))
-        if is_fine and isinstance(source, PrefetchingSource) and not self.stopping.is_set():
-            source.rewind()
+        if is_fine and not self.stopping.is_set() and source.rewind():
             self._kept = source
         else:
             self._close("source", source)
@@ -384,12 +383,12 @@ class Supervisor:
         session.commit()
         session.engine.acknowledge()
 
-    def _await_share(self, source: LiveSource) -> Generator[None, None, PartitionAssignment | None]:
+    def _await_share(self, source: Source) -> Generator[None, None, PartitionAssignment | None]:
         """Wait until the group, if the source has one, has assigned partitions that this process can serve.
 
         Messages that are polled meanwhile come again with the next assignment.
         """
-        while isinstance(source, GroupedSource) and not self._ending.is_set():
+        while source.is_grouped and not self._ending.is_set():
             share = source.share
             why = None if share is None else self._why_unusable(share)
             if share is None:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from ..connectors import open_ranges
-from ..connectors.base import ReplayableSource, SparseSource
+from ..connectors.base import Source
 from ..errors import SourceError
 from ..service.supervisor import now_ms
 from ..stream.windows import Schedule
@@ -124,7 +124,7 @@ class BrokerReader(DataSourceStreamReader):
 
     def __init__(self, reading: SourceSettings, clock: Callable[[], int] = now_ms) -> None:
         self._reading, self._clock = reading, clock
-        self._source: ReplayableSource | None = None
+        self._source: Source | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {"ends": dict.fromkeys(self._open().ends(), 0), "clock": 0}
@@ -171,7 +171,7 @@ class BrokerReader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         return {"_reading": self._reading, "_clock": self._clock, "_source": None}
 
-    def _open(self) -> ReplayableSource:
+    def _open(self) -> Source:
         if self._source is None:
             self._source = open_ranges(self._reading.url, self._reading.name)
         return self._source
@@ -184,7 +184,7 @@ class BrokerReader(DataSourceStreamReader):
         cut = dict[str, int]()
         for name in behind:
             start = begins.get(name, 0)
-            end = source.reach(name, start, share) if isinstance(source, SparseSource) else start + share
+            end = source.reach(name, start, share)
             cut[name] = min(ends[name], end)
         return {**ends, **cut}
 

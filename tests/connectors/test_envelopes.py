@@ -16,7 +16,7 @@ from support.redis_server import HOST as REDIS
 
 from fcstream.config import Config
 from fcstream.connectors import check_asked, open_live
-from fcstream.connectors.base import AckSource
+from fcstream.connectors.base import Queue
 from fcstream.connectors.nats.reader import SingleMessageReader
 from fcstream.connectors.spool import MIN_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
@@ -30,7 +30,7 @@ ALL = AskedFields(True, True, frozenset({"device", "site"}))
 def read(url, asked, folder, count):
     """Bodies and envelopes of the first messages."""
     opened = open_live(url, f"envelopes-{time.time_ns()}", asked)
-    if isinstance(opened, AckSource):
+    if isinstance(opened, Queue):
         opened = SpooledSource(opened, Spool(folder, 4 * MIN_BYTES), asked=asked)
     found, until = [], time.monotonic() + 60
     with contextlib.closing(opened):

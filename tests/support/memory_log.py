@@ -6,7 +6,7 @@ import numpy as np
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config
-from fcstream.connectors.base import Chunk
+from fcstream.connectors.base import Chunk, Source
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.context import SessionContext
@@ -31,8 +31,8 @@ class Log:
         self.messages[partition].append((stamp_ms, body))
 
 
-class LogSource:
-    receipt_is_durable = False
+class LogSource(Source):
+    generation = 0
 
     def __init__(self, log):
         self.log = log

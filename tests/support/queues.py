@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from fcstream.connectors import spooled
+from fcstream.connectors import base, spooled
 from fcstream.connectors.base import ReceivedMessage
 
 MIB = 1 << 20
@@ -16,7 +16,7 @@ def much(request, monkeypatch):
     monkeypatch.setattr(spooled, "_MUCH", request.param)
 
 
-class Queue:
+class Queue(base.Queue):
     """A broker's queue in memory: what was not acknowledged when a connection ended comes again."""
 
     connections = 1

@@ -1,4 +1,4 @@
-"""Receiver of records over HTTP: an `AckSource` in whose place of a broker stands this process's own server.
+"""Receiver of records over HTTP: a queue in whose place of a broker stands this process's own server.
 
 A request is answered by 2xx once the spool has its body on disk. Requests that wait at the same time are stored with
 one fsync. Whatever is not stored is answered by another status, so that its sender knows; how often, and why, is in
@@ -22,7 +22,7 @@ from ...formats.bounds import LONGEST_MESSAGE
 from ...formats.decoders import LineDecoder
 from ...formats.envelopes import Envelope, OfferedFields
 from ...runtime.http_server import Limits, Message, Receive, Screen, Send, Server
-from ..base import DescribedSource, ReceivedMessage
+from ..base import PushQueue, ReceivedMessage
 from ..urls import Address, UrlOption
 from .access import ACCESS, Access
 from .answers import RefusedRequest, of_status
@@ -48,8 +48,8 @@ class _Request(NamedTuple):
     key: bytes
 
 
-class HttpReceiver(DescribedSource):
-    """Takes bodies over HTTP; a `PushQueue`, a `DecodingQueue` and an `IdentifyingQueue`.
+class HttpReceiver(PushQueue):
+    """Takes bodies over HTTP.
 
     Parameters
     ----------
@@ -126,11 +126,9 @@ class HttpReceiver(DescribedSource):
 
     @staticmethod
     def make_decoder(format: str, schema: Schema, options: Mapping[str, Any]) -> Bodies:
-        """See `DecodingQueue`."""
         return Bodies(format, schema, options)
 
     def expect(self, decoder: LineDecoder) -> None:
-        """Say what kinds of bodies are taken; called before `start`."""
         assert isinstance(decoder, Bodies)
         self._bodies = decoder
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import SourceError
-from ..base import Chunk
+from ..base import Chunk, Source
 from ..urls import Address
 from .connection import ASK_S, KafkaConnection
 from .source import GROUP_OPTIONS
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 
-class KafkaRanges:
-    """A `ReplayableSource` of topics; see `KafkaSource` for whose clock timestamps follow.
+class KafkaRanges(Source):
+    """A `Source` of topics without a group, which commits nothing; see `KafkaSource` for whose clock timestamps follow.
 
     Parameters
     ----------
@@ -85,6 +85,9 @@ class KafkaRanges:
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         return any(self._next[name] < end for name, end in ends.items())
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        """Do nothing: the caller keeps the positions."""
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None

@@ -14,6 +14,7 @@ from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime.undo import on_error
 from ..retry import BrokerLost, PendingMessages
+from ..sinks import Sink
 from ..urls import Address
 from .connection import CONNECTION, KafkaConnection
 
@@ -24,7 +25,7 @@ _TAIL = 1000  # messages of each partition that are read back, and releases that
 _LARGEST = 1 << 24  # bytes of a release; topics may take more than the client's default of a million
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Writes releases as messages: the key is the stream, the header ``window`` is ``open_ms/close_ms``, the body is
     JSON.
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import Envelope, OfferedFields
-from ..base import Chunk, DescribedSource, Gap, GapNotes, PartitionAssignment
+from ..base import Chunk, PartitionAssignment, Source
 from ..retry import BrokerLost
 from ..urls import Address, UrlOption
 from .connection import ASK_S, CONNECTION, KafkaConnection
@@ -47,8 +47,8 @@ MAX_POLL = UrlOption("max_poll_s", "Seconds between two polls after which the gr
 GROUP_OPTIONS = (GROUP, INSTANCE, SESSION, MAX_POLL)
 
 
-class KafkaSource(GapNotes, DescribedSource):
-    """Reads topics as a member of a consumer group. See `LiveSource` for the contract.
+class KafkaSource(Source):
+    """Reads topics as a member of a consumer group. See `Source` for the contract.
 
     Parameters
     ----------
@@ -83,10 +83,9 @@ class KafkaSource(GapNotes, DescribedSource):
     url: ClassVar = "kafka://[user:password@]host[:port][,host...]/TOPIC[,TOPIC...]"
     url_options: ClassVar = (*GROUP_OPTIONS, *CONNECTION)
     offered: ClassVar = OfferedFields(topic=".", key=True, headers="Kafka's headers")
-    receipt_is_durable = False
+    is_grouped = True
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        super().__init__()
         self._asked = address.asked
         session_ms = int(1000 * address.take_number(SESSION))
         group, instance = address.take(GROUP, "") or name, address.take(INSTANCE)
@@ -195,9 +194,9 @@ class KafkaSource(GapNotes, DescribedSource):
         if position == _COMMITTED:
             position = committed
         if 0 <= position < low:
-            self._gaps.append(Gap(f"messages of partition {name} were dropped unread"))
+            self.note_gap(f"messages of partition {name} were dropped unread")
         elif committed > high:
-            self._gaps.append(Gap(f"partition {name} was made anew"))
+            self.note_gap(f"partition {name} was made anew")
             self._committed[name] = -1  # the old position says nothing about the new partition
 
     def behind(self, ends: Mapping[str, int]) -> bool:
@@ -326,7 +325,7 @@ class KafkaSource(GapNotes, DescribedSource):
             before = self._next.get(name, _COMMITTED)
             # In one assignment they never go back, and what is read again begins where the group has committed.
             if int(offsets[first]) < min(before, self._committed.get(name, -1)):
-                self._gaps.append(Gap(f"partition {name} was made anew"))
+                self.note_gap(f"partition {name} was made anew")
                 self._committed[name] = before = -1  # the old positions say nothing about the new partition
                 del self._next[name]
                 self._jumps.pop(name, None)

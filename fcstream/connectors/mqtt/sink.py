@@ -8,7 +8,7 @@ from typing import ClassVar
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
-from ..sinks import read_release
+from ..sinks import Sink, read_release
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import MqttConnection, MqttSession, ThreadedConnection, topic_of
@@ -21,8 +21,8 @@ _RETAIN = UrlOption(
 _CLIENT_ID = UrlOption("client_id", "Name of the client.", otherwise="the broker gives one")
 
 
-class MqttSink:
-    """Publishes releases with QoS 1, each acknowledged by the broker; a `Sink`.
+class MqttSink(Sink):
+    """Publishes releases with QoS 1, each acknowledged by the broker.
 
     At least once: after a crash or a lost connection the last ones may come again.
 

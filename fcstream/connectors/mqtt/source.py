@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import OfferedFields
-from ..base import DescribedSource, Gap, ReceivedMessage
+from ..base import Gap, ImpatientQueue, ReceivedMessage
 from ..retry import close_quietly
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
@@ -37,9 +37,8 @@ ARRIVAL = UrlOption(
 )
 
 
-class MqttTopic(DescribedSource):
-    """Subscribes with a session that the broker keeps, and acknowledges messages once the spool has them; an
-    `AckSource` and an `ImpatientQueue`.
+class MqttTopic(ImpatientQueue):
+    """Subscribes with a session that the broker keeps, and acknowledges messages once the spool has them.
 
     Parameters
     ----------
@@ -93,7 +92,6 @@ class MqttTopic(DescribedSource):
         return found
 
     def gaps(self) -> list[Gap]:
-        """See `GappySource`."""
         forgotten, self._link.forgotten = self._link.forgotten, 0
         return [Gap("the broker had forgotten the session, and what it kept in it", self._alive_ms)] * (forgotten > 0)
 
@@ -108,12 +106,10 @@ class MqttTopic(DescribedSource):
         return self._link.run(lambda connection: connection.remaining())
 
     def delivery_id(self, received: ReceivedMessage) -> bytes | None:
-        """Return what a message keeps when it is delivered again; None if it has nothing."""
         found: bytes | None = received.token[3]
         return found
 
     def is_current(self, received: ReceivedMessage) -> bool:
-        """Return whether the connection that delivered a message is still open."""
         connection: MqttConnection = received.token[0]
         return connection is self._link.connection and connection.lost is None
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import BrokerLost, PendingMessages
-from ..sinks import read_release
+from ..sinks import Sink, read_release
 from ..urls import Address, UrlOption
 from .connection import CONNECTION, LONGEST, REQUEST_S, NatsConnection, StoredMessage, checked_name, stream_of
 from .reader import NatsReader, SingleMessageReader, open_reader
@@ -20,8 +20,8 @@ _EARLY_MS = 86_400_000  # a release may be stored so long before its window clos
 _SUBJECT = UrlOption("subject", "Subject on which releases are published; the stream must take it.")
 
 
-class NatsSink:
-    """Publishes releases on a subject of a stream, each with an id by which the server drops repetitions; a `Sink`.
+class NatsSink(Sink):
+    """Publishes releases on a subject of a stream, each with an id by which the server drops repetitions.
 
     The id is ``STREAM:OPEN@SUBJECT``, from the fcstream stream and the window's opening in milliseconds; the server
     compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says.

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import OfferedFields
-from ..base import BrokerTime, Chunk, DescribedSource, Gap, GapNotes
+from ..base import BrokerTime, Chunk, Source
 from ..urls import Address, UrlOption
 from .connection import CONNECTION, LONGEST, NatsConnection, checked_name, stream_of
 from .reader import POLL_BYTES, NatsReader, Row, SingleMessageReader
@@ -33,8 +33,8 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 BUCKET = UrlOption("bucket", "Bucket of positions, made with one replica if it is missing.", "fcstream_positions")
 
 
-class NatsSource(GapNotes, DescribedSource):
-    """Reads a stream, or one subject of it; a `LiveSource` with the stream as its one partition.
+class NatsSource(Source):
+    """Reads a stream, or one subject of it, with the stream as its one partition.
 
     Parameters
     ----------
@@ -61,11 +61,8 @@ class NatsSource(GapNotes, DescribedSource):
     url: ClassVar = "nats://[user:password@]host[:port][,host...]/STREAM"
     url_options: ClassVar = (SUBJECT, GROUP, BUCKET, *CONNECTION)
     offered: ClassVar = OfferedFields(topic=".", headers="NATS' headers")
-    receipt_is_durable = False
-    generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        super().__init__()
         self._asked = address.asked
         self._stream = stream_of(address)
         self._subject = checked_name(address.take(SUBJECT), "a `subject`", LONGEST, address)
@@ -145,7 +142,7 @@ class NatsSource(GapNotes, DescribedSource):
         for sequence, timestamp in zip(sequences, timestamps, strict=True):
             if sequence != expected and sequence > self._reported:
                 LOG.warning("stream %s: messages %d to %d were dropped unread", self._stream, expected, sequence - 1)
-                self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", before))
+                self.note_gap(f"messages of stream {self._stream} were dropped unread", before)
             expected, before = sequence + 1, timestamp
 
     async def _start(self) -> None:
@@ -169,7 +166,7 @@ class NatsSource(GapNotes, DescribedSource):
             raise SourceError(f"bucket {self._bucket} must hold a position as {self._key}: delete that key") from None
         if created != self._created or position > end:
             LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
-            self._gaps.append(Gap(f"stream {self._stream} was made anew"))
+            self.note_gap(f"stream {self._stream} was made anew")
         else:
             self._next = position
             await self._end()
@@ -187,17 +184,17 @@ class NatsSource(GapNotes, DescribedSource):
         elif first > position > self._warned and first > self._reported:
             self._warned, self._reported = position, first
             LOG.warning("stream %s begins at %d: messages from %d on were dropped unread", stream, first, position)
-            self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._timestamp))
+            self.note_gap(f"messages of stream {stream} were dropped unread", self._timestamp)
         elif self._subject != ">" and first > self._looked[0] > 0:
             # The stream was purged since, and then got messages: whether all earlier ones were read cannot be known.
-            self._gaps.append(Gap(f"messages of stream {stream} may have been dropped unread", self._looked[1]))
+            self.note_gap(f"messages of stream {stream} may have been dropped unread", self._looked[1])
         self._looked = self._next, self._timestamp
         return end
 
     def _reset_partition(self, created: str, first: int) -> None:
         """Give the partition another name, because sequences start again; what was handed out before stays valid."""
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
-        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._timestamp))
+        self.note_gap(f"stream {self._stream} was made anew", self._timestamp)
         self._created, self._next, self._warned, self._reported, self._committed = created, first, 0, 0, 0
         self._times_made += 1
         self._partition = f"{self._stream} ({self._times_made})"

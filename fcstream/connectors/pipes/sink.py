@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from ...errors import OutputClosed, SinkError
 from ...releases.base import Release
 from ..line_protocol import LineProtocol
+from ..sinks import Sink
 
 
-class StandardOutput:
+class StandardOutput(Sink):
     """Writes releases to standard output and flushes after each, so that its reader has a release at once.
 
     What the system accepted counts as published: ``fcstream budget releases`` prints it again if the reader lost it.
@@ -49,12 +50,6 @@ class StandardOutput:
             ) from None
         except OSError as error:
             raise SinkError(f"standard output cannot be written: {error.strerror}") from None
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
 
     def close(self) -> None:
         pass

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
-from ..base import ReceivedMessage
+from ..base import Queue, ReceivedMessage
 from ..files import BLOCK_BYTES, LineSplitter
 from ..urls import Address, UrlOption
 
@@ -63,7 +63,7 @@ class _OpenInput:
 _opened: dict[int, _OpenInput] = {}
 
 
-class StandardInput:
+class StandardInput(Queue):
     """Reads lines of standard input; each is one message.
 
     Parameters
@@ -88,8 +88,7 @@ class StandardInput:
     was just being put on disk.
     """
 
-    # It is an `AckSource`, a `DatedQueue`, which counts what is left to read, and a `OneTimeQueue`.
-    gives_arrivals = False
+    comes_once = True
     url: ClassVar = "stdin:"
     url_options: ClassVar[tuple[UrlOption, ...]] = ()
 

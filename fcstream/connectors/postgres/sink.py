@@ -20,6 +20,7 @@ from ...runtime import libpq
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly, deadline
+from ..sinks import Sink
 from ..urls import PATIENCE, Address, UrlOption
 from .long_table import LongTable
 
@@ -70,7 +71,7 @@ _NUMBERS = UrlOption(
 _LIBPQ = UrlOption("...", "Others are libpq's, such as `sslmode`, `sslrootcert` or `host`.", otherwise="libpq's")
 
 
-class PostgresSink(BrokerConnection):
+class PostgresSink(BrokerConnection, Sink):
     """Writes releases as rows, one transaction for each `write`. A row is never changed: other bytes for its window are
     refused.
 

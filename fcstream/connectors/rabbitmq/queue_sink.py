@@ -9,6 +9,7 @@ from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
 from ..retry import PendingMessages
+from ..sinks import Sink
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .queue_connection import AmqpChannel, AmqpConnection
@@ -19,8 +20,8 @@ _EXCHANGE = UrlOption("exchange", "Exchange that gets them, in place of a queue.
 _ROUTING_KEY = UrlOption("routing_key", "Routing key, with an `exchange`.", "")
 
 
-class AmqpSink:
-    """Publishes releases as persistent messages, each confirmed by the broker; a `Sink`.
+class AmqpSink(Sink):
+    """Publishes releases as persistent messages, each confirmed by the broker.
 
     At least once: after a crash or a lost connection the last ones may come again, with the same ``message_id``, which
     is ``STREAM:OPEN:CLOSE`` of the window (milliseconds; a hash of that if it has more than 255 bytes). A broker that
@@ -54,12 +55,6 @@ class AmqpSink:
 
     def send(self, bodies: Sequence[bytes]) -> None:
         self._post([(body, None) for body in bodies])
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
 
     def close(self) -> None:
         self._link.close()

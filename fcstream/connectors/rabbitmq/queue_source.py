@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import OfferedFields
-from ..base import DescribedSource, ReceivedMessage
+from ..base import Queue, ReceivedMessage
 from ..retry import BrokerLost
 from ..spool import MEMORY
 from ..tls import TLS
@@ -36,8 +36,8 @@ _ARRIVAL = UrlOption(
 )
 
 
-class AmqpQueue(DescribedSource):
-    """Consumes a queue that exists, and acknowledges messages once the spool has them; an `AckSource`.
+class AmqpQueue(Queue):
+    """Consumes a queue that exists, and acknowledges messages once the spool has them.
 
     Parameters
     ----------
@@ -124,14 +124,12 @@ class AmqpQueue(DescribedSource):
         return self._link.run(partial(self._count, is_asked=True))
 
     def delivery_id(self, received: ReceivedMessage) -> bytes | None:
-        """Return what a message keeps when it is delivered again; None if it has nothing."""
         identity: str | bytes | None = received.token[2]  # bytes if they are not UTF-8
         if not (self._by_message_id and identity):
             return None
         return identity.encode() if isinstance(identity, str) else identity
 
     def is_current(self, received: ReceivedMessage) -> bool:
-        """Return whether the connection that delivered a message is still open."""
         return received.token[0] is self._link.channel
 
     def close(self) -> None:

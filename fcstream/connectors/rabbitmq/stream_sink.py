@@ -11,7 +11,7 @@ from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
 from ..retry import BrokerLost
-from ..sinks import read_release
+from ..sinks import Sink, read_release
 from ..tls import TLS
 from ..urls import PATIENCE, Address
 from .chunks import bodies_of
@@ -21,8 +21,8 @@ _HOUR_MS = 3_600_000
 _MAX_PUBLISHERS = 200
 
 
-class RabbitStreamSink:
-    """Publishes releases to a stream, each exactly once; a `Sink`.
+class RabbitStreamSink(Sink):
+    """Publishes releases to a stream, each exactly once.
 
     The publisher is ``fcstream:STREAM``, or ``fcstream:STREAM/NAME`` for an answer with a name, and the publishing id
     of a release is the end of its window in milliseconds. The broker accepts only ascending ids, so a release that is

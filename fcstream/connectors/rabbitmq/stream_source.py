@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import SourceError
 from ...formats.envelopes import Envelope, OfferedFields
-from ..base import Chunk, DescribedSource, Gap, GapNotes
+from ..base import Chunk, Source
 from ..retry import BrokerLost
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
@@ -38,8 +38,8 @@ _GROUP = UrlOption("group", "Consumer under whose name its position is kept.", o
 _CREDIT = UrlOption("credit", "Chunks that the broker sends ahead.", 10)
 
 
-class RabbitStreamSource(GapNotes, DescribedSource):
-    """Reads one stream, from the broker that leads it; a `LiveSource`.
+class RabbitStreamSource(Source):
+    """Reads one stream, from the broker that leads it.
 
     Parameters
     ----------
@@ -68,12 +68,9 @@ class RabbitStreamSource(GapNotes, DescribedSource):
     url: ClassVar = STREAM_URL
     url_options: ClassVar = (STREAM, _GROUP, _CREDIT, PATIENCE, *TLS)
     offered: ClassVar = OfferedFields(headers="application properties of AMQP 1.0")
-    receipt_is_durable = False
     timestamps_are_brokers = True
-    generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        super().__init__()
         self._asked = address.asked
         self._stream = checked_name(address, "stream", address.take(STREAM))
         self._name = checked_name(address, "group", address.take(_GROUP, name))
@@ -156,7 +153,7 @@ class RabbitStreamSource(GapNotes, DescribedSource):
         oldest, oldest_ms = (self._next, 0) if first is None else (first.chunk_first_offset, first.timestamp)
         if self._next < oldest:
             LOG.warning("stream %s begins at %d: messages were dropped unread", self._stream, oldest)
-            self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", self._polled_ms))
+            self.note_gap(f"messages of stream {self._stream} were dropped unread", self._polled_ms)
         elif self._next > oldest and self._polled_ms is not None and oldest_ms > self._polled_ms:
             self._reset_partition()  # it holds messages before those read that were written after them
         await self._end(client)
@@ -189,7 +186,7 @@ class RabbitStreamSource(GapNotes, DescribedSource):
                 "the source again to read it from its beginning"
             )
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
-        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._polled_ms))
+        self.note_gap(f"stream {self._stream} was made anew", self._polled_ms)
         self._next = self._committed = 0
         self._polled_ms = None
         self._times_made += 1

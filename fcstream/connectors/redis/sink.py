@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ...errors import SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
-from ..sinks import read_release
+from ..sinks import Sink, read_release
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, raise_first, redis_errors
@@ -21,8 +21,8 @@ _REPLICAS = UrlOption(
 )
 
 
-class RedisSink:
-    """Adds releases to a stream of their own, each exactly once; a `Sink`.
+class RedisSink(Sink):
+    """Adds releases to a stream of their own, each exactly once.
 
     The id of an entry is ``CLOSE-0``, the end of its window in milliseconds (of several answers ``CLOSE-PLACE``):
     ``XRANGE`` finds windows by time, and a release that is written again is recognized. A release that was trimmed away

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import Envelope, OfferedFields
-from ..base import BrokerTime, Chunk, DescribedSource, Gap, GapNotes
+from ..base import BrokerTime, Chunk, Source
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, redis_errors
@@ -40,8 +40,8 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 _FIELD = UrlOption("field", "Field of an entry that holds the record.", "data")
 
 
-class RedisSource(GapNotes, DescribedSource):
-    """Reads one or more streams, each a partition, with ``XREAD``; a `LiveSource`.
+class RedisSource(Source):
+    """Reads one or more streams, each a partition, with ``XREAD``.
 
     Parameters
     ----------
@@ -73,11 +73,8 @@ class RedisSource(GapNotes, DescribedSource):
     url: ClassVar = "redis://[user:password@]host[:port]/[db]?stream=KEY[,KEY...]"
     url_options: ClassVar = (_STREAMS, GROUP, _FIELD, PATIENCE, *TLS)
     offered: ClassVar = OfferedFields(topic=":", headers="the other fields of an entry")
-    receipt_is_durable = False
-    generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        super().__init__()
         self._asked = address.asked
         keys = list(dict.fromkeys(key for key in address.take(_STREAMS).split(",") if key))
         if not keys:
@@ -133,7 +130,7 @@ class RedisSource(GapNotes, DescribedSource):
                 self._count(key, extent)
             elif extent.added is not None and extent.added < self._ranks.get(key, 0):
                 # The stream was deleted, and written again with ids that continue.
-                self._gaps.append(Gap(f"stream {key} was made anew", self._sound.get(key)))
+                self.note_gap(f"stream {key} was made anew", self._sound.get(key))
                 del self._ranks[key]
                 self._marks.pop(key, None)
             self._warn_trimmed(key, extent)
@@ -199,7 +196,7 @@ class RedisSource(GapNotes, DescribedSource):
     def _reset_partition(self, key: str, since_ms: int | None) -> None:
         """Give the partition another name, because ids start again; what was handed out before stays valid."""
         LOG.warning("stream %s was made anew: it is read from its beginning", key)
-        self._gaps.append(Gap(f"stream {key} was made anew", since_ms))
+        self.note_gap(f"stream {key} was made anew", since_ms)
         self._next[key] = self._committed[key] = 0
         self._times_made[key] = self._times_made.get(key, 1) + 1
         self._partitions[key] = f"{key} ({self._times_made[key]})"
@@ -235,7 +232,7 @@ class RedisSource(GapNotes, DescribedSource):
         del self._marks[key]
         missed = added + after - self._ranks.get(key, added + after)
         if missed > 0:
-            self._gaps.append(Gap(f"entries of stream {key} were trimmed or deleted unread", self._sound.get(key)))
+            self.note_gap(f"entries of stream {key} were trimmed or deleted unread", self._sound.get(key))
             LOG.warning(
                 "stream %s: %d entries were trimmed or deleted unread, before id %s", key, missed, write_id(end)
             )
@@ -249,7 +246,7 @@ class RedisSource(GapNotes, DescribedSource):
             LOG.warning(
                 "stream %s begins at id %s: older entries may have been trimmed unread", key, write_id(extent.first)
             )
-            self._gaps.append(Gap(f"entries of stream {key} may have been trimmed unread", position >> 64))
+            self.note_gap(f"entries of stream {key} may have been trimmed unread", position >> 64)
             self._warned[key] = position
 
     def _is_same_stream(self, key: str, extent: _Extent) -> bool:

@@ -1,31 +1,49 @@
 """Connectors are found by URL scheme: ours in the table, others by entry point."""
 
 import importlib
+import inspect
 
 import pytest
 
 from fcstream.connectors import check_dead_letter, check_sink, is_live, is_queue, open_live, open_ranges, registry
-from fcstream.connectors.base import AckSource, LiveSource, MessageSender, ReconnectingQueue, ReplayableSource
+from fcstream.connectors.base import Queue, Source
 from fcstream.connectors.probes import Checkup, Probe, probe_sink, probe_source
 from fcstream.connectors.sinks import Sink
 from fcstream.errors import ConfigError
 
-METHODS = {"source": LiveSource, "ranges": ReplayableSource, "queue": AckSource, "sink": Sink, "probe": Probe}
-METHODS["reader"] = type("Reader", (), dict.fromkeys(("lines", "close")))
+BASES = {"source": Source, "ranges": Source, "queue": Queue, "sink": Sink, "probe": Probe, "reader": object}
 CODE = """
+from fcstream.connectors.base import Queue, Source
 from fcstream.connectors.probes import Probe
+from fcstream.connectors.sinks import Sink
 
-class Once:
+class Once(Source):
     def __init__(self, address, name):
         self.name = name
 
-def make(address):
-    return Once(address, "sink")
+    poll = ends = behind = commit = close = None
 
-class Queue:
+class Half(Source):
+    poll = ends = close = None
+
+class Kept(Sink):
+    def __init__(self, address):
+        self.name = "sink"
+
+    write = close = None
+
+class Plain:
+    poll = ends = behind = commit = close = None
+
+def make(address):
+    return Kept(address)
+
+class Told(Queue):
     def __init__(self, address, name):
-        for thing in address.path.split(","):
-            setattr(self, thing, thing)
+        for thing in filter(None, address.path.split(",")):
+            vars(self)[thing] = thing
+
+    receive = acknowledge = pending = None
 
     def close(self):
         print("closed")
@@ -37,10 +55,13 @@ class Look(Probe):
 ENTRIES = """
 [fcstream.sources]
 once = once_connector:Once
+half = once_connector:Half
+plain = once_connector:Plain
 [fcstream.queues]
-queue = once_connector:Queue
+queue = once_connector:Told
 [fcstream.sinks]
-once = once_connector:make
+once = once_connector:Kept
+made = once_connector:make
 [fcstream.probes]
 once = once_connector:Look
 """
@@ -48,7 +69,7 @@ once = once_connector:Look
 
 @pytest.fixture
 def once(tmp_path, monkeypatch):
-    """A package with a source that cannot seek, a sink made by a function, and a probe of the source alone."""
+    """A package with a source that cannot seek, a sink, and a probe of the source alone."""
     (tmp_path / "once_connector.py").write_text(CODE)
     info = tmp_path / "once_connector-1.0.dist-info"
     info.mkdir()
@@ -62,8 +83,10 @@ def once(tmp_path, monkeypatch):
 def test_every_class_of_the_table_is_there_and_does_what_its_role_asks_for(role):
     for scheme in registry.known(role):
         found = registry.find(scheme, role)
-        asked = [name for name in vars(METHODS[role]) if not name.startswith("_")]
-        assert not [name for name in asked if getattr(found, name, None) is None]
+        assert issubclass(found, BASES[role])
+        assert not inspect.isabstract(found)
+        assert role != "ranges" or found.is_replayable()
+        assert role != "reader" or (found.lines and found.close)
 
 
 def test_every_broker_has_a_probe_of_its_own():
@@ -84,22 +107,41 @@ def test_connectors_of_another_package(once):
 @pytest.mark.parametrize(
     ("has", "what"),
     [
-        ("receive,acknowledge", "`AckSource`, `Queue` has `receive` and `acknowledge` and `close` and no `pending`:"),
-        ("is_current", "`ReconnectingQueue`, `Queue` has `is_current` and no `connections`:"),
-        ("connections", "`ReconnectingQueue`, `Queue` has `connections` and no `is_current`:"),
-        ("gives_arrivals", "`DatedQueue`, `Queue` has `gives_arrivals` and no `waiting`:"),
+        ("is_current", "`connections` beside `is_current`, `Told`"),
+        ("connections", "`is_current` beside `connections`, `Told`"),
+        ("gives_arrivals", "`waiting` beside `gives_arrivals`, `Told`"),
+        ("has_ended", "`comes_once` beside `has_ended`, `Told`"),
+        ("make_decoder", "`expect` beside `make_decoder`, `Told`"),
     ],
 )
-def test_a_queue_of_another_package_with_a_part_of_a_protocol_is_refused_and_closed(once, capsys, has, what):
-    acks = "receive,acknowledge,pending"
-    assert open_live(f"queue://h/{acks}", "n").receive
-    whole = open_live(f"queue://h/{acks},is_current,connections,delivery_id,gives_arrivals,waiting", "n")
-    assert isinstance(whole, ReconnectingQueue)
+def test_a_queue_of_another_package_that_says_a_part_of_what_it_can_is_refused_and_closed(once, capsys, has, what):
+    assert open_live("queue://h/", "n").delivery_id(None) is None
+    open_live("queue://h/is_current,connections,delivery_id,gives_arrivals,waiting", "n")
     assert capsys.readouterr().out == ""
     with pytest.raises(ConfigError) as raised:
-        open_live("queue://h/" + (has if "receive" in has else f"{acks},{has}"), "n")
+        open_live(f"queue://h/{has}", "n")
     assert what in str(raised.value)
     assert capsys.readouterr().out == "closed\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("plain://h/p", "`fcstream.connectors.base.Source`, `Plain` is none"),
+        ("half://h/p", "`fcstream.connectors.base.Source`, `Half` has no `behind`, `commit`"),
+    ],
+)
+def test_a_source_of_another_package_that_is_none_is_refused(once, url, what):
+    for ask in (open_live, open_ranges):
+        with pytest.raises(ConfigError) as raised:
+            ask(url, "n")
+        assert what in str(raised.value)
+
+
+def test_a_sink_of_another_package_that_is_none_is_refused(once):
+    with pytest.raises(ConfigError, match=r"subclass of `fcstream\.connectors\.sinks\.Sink`, `make` is none") as raised:
+        check_sink("made://h/p")
+    assert raised.value.key == "sink.url"
 
 
 def test_a_probe_of_another_package(once):
@@ -115,7 +157,7 @@ def test_a_probe_of_another_package(once):
 
 
 def test_who_gets_dead_letters():
-    senders = [scheme for scheme in registry.known("sink") if issubclass(registry.find(scheme, "sink"), MessageSender)]
+    senders = [scheme for scheme in registry.known("sink") if registry.find(scheme, "sink").sends_messages()]
     assert set(registry.known("sink")) - set(senders) == {
         "http",
         "https",

@@ -56,10 +56,6 @@ def test_all_that_came_before_the_close_is_read_first(tmp_path):
 class WatchedSource(LogSource):
     """Notes for what the stream says that it waits while each of its methods runs."""
 
-    duplicates = stored_bytes = 0
-    torn = None
-    is_catching_up = False
-
     def __init__(self, log, about):
         super().__init__(log)
         self._about = about
@@ -86,9 +82,10 @@ class WatchedSource(LogSource):
     def prefetch(self, timeout_s):
         self._about("prefetch")
         time.sleep(timeout_s)
+        return True
 
     def rewind(self):
-        pass
+        return True
 
 
 def test_whatever_a_source_is_asked_is_shown_while_it_does_not_answer(tmp_path, monkeypatch):
