@@ -253,7 +253,7 @@ class Asked:
 
 def told(mechanism: Any, outcome: Any, grid: Grid) -> ReleaseValues:
     """What a release or an answer about an array holds."""
-    return with_intervals(mechanism.kind, mechanism.to_user_units(outcome, grid))
+    return with_intervals(mechanism.shape, mechanism.to_user_units(outcome, grid))
 
 
 def cell(

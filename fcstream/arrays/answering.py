@@ -14,6 +14,7 @@ from ..releases.base import Outcome, ReleaseValues
 from ..releases.intervals import with_intervals
 from ..releases.means.approximate_dp import paid_by
 from ..releases.options import MAX_RHO, BuildContext, Options
+from ..releases.shape import SHAPES
 from ..releases.statistics.clipped import ClippedCovariance
 from ..releases.statistics.learned import build_mechanism
 from ..stream.lattice import Grid
@@ -104,7 +105,7 @@ def to_release(
     ------
     Specification 12.3.
     """
-    answer = with_intervals(kind, answer)
+    answer = with_intervals(SHAPES[kind], answer)
     return ArrayRelease(
         stream="array",
         window_open_ms=0,

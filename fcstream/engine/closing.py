@@ -16,6 +16,7 @@ from ..noise.samplers import Noise
 from ..releases.answers import AnswerOutcome, Answers, Tracks
 from ..releases.base import Release, from_lines
 from ..releases.intervals import with_intervals
+from ..releases.shape import SHAPES
 from ..runtime.undo import on_error
 from ..stream.user_groups import WindowUsers
 from ..stream.windows import Window
@@ -85,7 +86,8 @@ def _as_release(
     ledger: str | None,
 ) -> Release:
     answer, outcome, loss = found
-    values = with_intervals(answer.mechanism.kind, answer.mechanism.to_user_units(outcome, answer.grid))
+    shape = answer.mechanism.shape
+    values = with_intervals(shape, answer.mechanism.to_user_units(outcome, answer.grid))
     return Release(
         stream=job.terms.stream,
         window_open_ms=window.open_ms,
@@ -115,6 +117,7 @@ def _as_release(
         interval=values.interval,
         ledger=ledger,
         key_share=None if (share := job.terms.key_share) is None else share.as_dict(),
+        shape=None if answer.mechanism.kind in SHAPES else shape,
     )
 
 

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from ..reporting.series import ReleaseSeries
 
 
-_NAMES = {"centers": "centers", "mixtures": "means of components", "points": "weighted points"}
-
-
 def plot_places(series: ReleaseSeries, path: str) -> None:
     """Draw centers, means of components or weighted points: two features in the plane, others in a panel each."""
     labels, plane = axis_labels(series), plane_of(series)
@@ -55,11 +52,16 @@ def plot_places(series: ReleaseSeries, path: str) -> None:
             panels = list(figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0])
         else:
             panels, axes = panels_beside_plane(figure, len(shown))
-            draw_places(figure, axes, series, plane, title=_NAMES[series.first.kind])
+            draw_places(figure, axes, series, plane, title=_named(series))
         for k, (axes, label) in enumerate(zip(panels, shown, strict=True)):
             draw_places_over_time(axes, series, k)
             axes.set_ylabel(label)
         finish(figure, panels, series, len(shown), len(labels))
+
+
+def _named(series: ReleaseSeries) -> str:
+    """Say what lies at the places: centers, components, points."""
+    return f"{series.shape.axes[0].name}s"
 
 
 def panels_beside_plane(figure: Figure, rows: int) -> tuple[list[Axes], Axes]:
@@ -92,7 +94,6 @@ def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[st
 
 def draw_places(figure: Figure, axes: Axes, series: ReleaseSeries, plane: Plane, title: str | None = None) -> None:
     """Draw points in the plane: size shows the number of records or the weight, color the time, ellipses the noise."""
-    kind = series.first.kind
     x, y, when, sizes = [], [], [], []
     for release in series.released:
         for point, size in zip(release.value or [], _sizes(release), strict=True):
@@ -118,10 +119,10 @@ def draw_places(figure: Figure, axes: Axes, series: ReleaseSeries, plane: Plane,
         text = f"refused: {reason} ({times})"
         axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=text)
     if title is None:
-        title = f"{_NAMES[kind]}, larger for more records"
-        if kind != "points":
+        title = f"{_named(series)}, larger for more records"
+        if any(release.sigma for release in series.released):
             title += f"; ellipses: {WIDTHS:g} standard deviations of their noise"
-        if kind == "mixtures":
+        if any("covariances" in (release.parts or {}) for release in series.released):
             title += ", dashed of the records"
     ground(axes, axis_labels(series), plane, title)
     if plane.is_map:
@@ -151,11 +152,11 @@ def _over_time(axes: Axes, series: ReleaseSeries, k: int) -> None:
             errors.append(WIDTHS * deviation(sigma[k]) if sigma is not None else 0.0)
             sizes.append(size)
     if any(errors):
-        what = f"{_NAMES[series.first.kind]}, with {WIDTHS:g} standard deviations of their noise"
+        what = f"{_named(series)}, with {WIDTHS:g} standard deviations of their noise"
         axes.errorbar(at, values, errors, fmt="none", color=VALUE, elinewidth=1.2, label=what)
         axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0)
     else:
-        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=_NAMES[series.first.kind])
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=_named(series))
 
 
 def _sizes(release: Release) -> list[float]:

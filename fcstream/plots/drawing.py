@@ -248,13 +248,13 @@ def middles(series: ReleaseSeries) -> NDArray[np.float64]:
 def axis_labels(series: ReleaseSeries) -> list[str]:
     """Return the labels of value axes: each feature, in the units in which it is published."""
     first = series.first
-    what = (first.parts or {}).get("of", first.kind) if first.kind == "total" else first.kind
+    subject = series.shape.subject
     if first.features is None:
         width = max((len(r.value or []) for r in series.releases), default=1) or 1
-        return [whom(series)] if what == "count" else [first.kind] * width
+        return [whom(series)] if subject == "records" else [first.kind] * width
     transforms = first.transform or ["none"] * len(first.features)
     plain = [f if t == "none" else f"{t}({f})" for f, t in zip(first.features, transforms, strict=True)]
-    return [f"{what} of {name}" for name in plain] if what in ("variance", "sum") else plain
+    return plain if subject is None else [f"{subject} of {name}" for name in plain]
 
 
 def deviation(sigma: Any) -> float:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from ..reporting.series import ReleaseSeries
 
-TABLES = ("histogram", "marginals", "frequent", "synthetic")
-PLACES = ("centers", "mixtures", "points")
-
 
 @dataclass(frozen=True, slots=True)
 class Panel:
@@ -47,32 +44,25 @@ class Panel:
 
 def panels_of(series: ReleaseSeries) -> list[Panel]:
     """Return the panels of one series, which are those of every other series of the same answer."""
-    kind, labels = series.first.kind, axis_labels(series)
-    if is_table(series):
+    form, labels = series.shape.form, axis_labels(series)
+    if series.shape.is_table:
         return [Panel("", _unless_empty(_table), is_curve=False)]
-    if kind == "quantiles":
+    if form == "fan":
         return [Panel(labels[0], lambda _, axes, one: draw_quantiles(axes, one))]
-    if kind in PLACES and (plane := plane_of(series)) is not None:
+    if form == "places" and (plane := plane_of(series)) is not None:
         draw_plane = partial(draw_places, plane=plane, title="")
         return [Panel("", _unless_empty(draw_plane), over_time=False, is_curve=False)]
-    if kind in PLACES:
+    if form == "places":
         return [Panel(label, partial(_places, k=k)) for k, label in enumerate(labels)]
-    if kind == "covariance" and len(labels) == 1:
+    if form == "matrix" and len(labels) == 1:
         return [Panel(f"variance of {labels[0]}", lambda _, axes, one: draw_entry(axes, one, 0, 0))]
-    if kind == "covariance":
+    if form == "matrix":
         draw = partial(draw_matrices, title="") if len(labels) == 2 else draw_correlations
         return [Panel("", _unless_empty(draw), over_time=False, is_curve=False)]
-    if kind == "tree":  # its boxes differ from window to window
+    if form == "boxes":  # its boxes differ from window to window
         return [Panel("", lambda _, axes, one: draw_counts(axes, one))]
-    draw_number = _total if kind == "total" else _number
+    draw_number = _total if form == "steps" else _number
     return [Panel(label, partial(draw_number, k=k)) for k, label in enumerate(labels)]
-
-
-def is_table(series: ReleaseSeries) -> bool:
-    """Whether each window has a number for every bin, cell, text or level."""
-    first = series.first
-    of = next((release.parts["of"] for release in series.releases if release.parts and "of" in release.parts), None)
-    return first.kind in TABLES or (first.kind == "total" and of == "histogram")
 
 
 def _unless_empty(draw: Callable[[Figure, Axes, ReleaseSeries], None]) -> Callable[[Figure, Axes, ReleaseSeries], None]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, FcstreamError
+from ..releases.shape import Form, ResultShape
 from .base import picture
 from .centers import draw_path, panels_beside_plane, plot_places
 from .curves import draw_feature, plot_quantiles, plot_totals
 from .drawing import MAX_FEATURES, axis_labels, draw_counts, draw_curve, finish
 from .matrices import plot_matrices
-from .panels import is_table
 from .planes import plane_of
 from .tables import plot_tables
 from .trees import plot_boxes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def plot_releases(series: ReleaseSeries, path: str) -> None:
-    """Draw a series of releases; the picture depends on their kind.
+    """Draw a series of releases; the picture depends on the form of their shape.
 
     Means, sums, counts and variances get a line per feature with a band of two standard deviations of its noise; for
     two features there is also the path of the mean with the ellipses of its noise. Totals rise through their epoch,
@@ -42,17 +42,12 @@ def plot_releases(series: ReleaseSeries, path: str) -> None:
     Raises
     ------
     ConfigError
-        If the file has another suffix, matplotlib is not installed, or the releases have a shape without a picture.
+        If the file has another suffix, matplotlib is not installed, or the releases are not as fcstream writes them.
     FcstreamError
         If the file cannot be written.
     """
-    first, released = series.first, series.released
-    draw, rank = _PICTURES.get(first.kind, (_lines, 1))
-    if first.kind == "total" and is_table(series):
-        draw = plot_tables
-    if any(_rank(release.value) != rank for release in released):
-        raise ConfigError(f"releases of kind {first.kind!r} have no picture", "RELEASES")
-    drawn_or_refused(lambda: (draw if released else _lines)(series, path))
+    draw = plot_tables if series.shape.is_table else _PICTURES[series.shape.form]
+    drawn_or_refused(lambda: (draw if series.released else _lines)(series, path))
 
 
 def drawn_or_refused(draw: Callable[[], None]) -> None:
@@ -72,12 +67,11 @@ def drawn_or_refused(draw: Callable[[], None]) -> None:
 
 def _lines(series: ReleaseSeries, path: str) -> None:
     """Draw a panel per feature, a panel for the number of records, and the path of a mean of two features."""
-    first = series.first
     labels = axis_labels(series)
     shown = labels[:MAX_FEATURES]
-    plane = plane_of(series) if first.kind == "mean" and series.released else None
+    plane = plane_of(series) if series.shape == ResultShape() and series.released else None
     counts = [release.count for release in series.releases]
-    has_counts = first.kind != "count" and any(count is not None for count in counts)
+    has_counts = series.shape.subject != "records" and any(count is not None for count in counts)
     rows = len(shown) + has_counts
     with picture(path, 11 if plane is None else 14, 1.1 + 2.1 * rows, "--out") as figure:
         if plane is None:
@@ -97,21 +91,13 @@ def _lines(series: ReleaseSeries, path: str) -> None:
         finish(figure, panels, series, len(shown), len(labels))
 
 
-_PICTURES: dict[str, tuple[Callable[[ReleaseSeries, str], None], int]] = {
-    "centers": (plot_places, 2),
-    "covariance": (plot_matrices, 2),
-    "frequent": (plot_tables, 1),
-    "histogram": (plot_tables, 1),
-    "marginals": (plot_tables, 2),
-    "mixtures": (plot_places, 2),
-    "points": (plot_places, 2),
-    "quantiles": (plot_quantiles, 1),
-    "synthetic": (plot_tables, 2),
-    "total": (plot_totals, 1),
-    "tree": (plot_boxes, 1),
+_PICTURES: dict[Form, Callable[[ReleaseSeries, str], None]] = {
+    "lines": _lines,
+    "steps": plot_totals,
+    "bars": plot_tables,
+    "fan": plot_quantiles,
+    "matrix": plot_matrices,
+    "places": plot_places,
+    "boxes": plot_boxes,
+    "rows": plot_tables,
 }
-"""Kind -> picture, and how deeply its values are nested."""
-
-
-def _rank(value: Any) -> int:
-    return 1 + _rank(value[0]) if isinstance(value, list) and value else int(isinstance(value, list))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ledgers.history import utc
+from ..releases.long_form import named_numbers
 from ..synthetic.codes import Codes
 from .base import picture
 from .drawing import (
@@ -104,9 +105,9 @@ def plot_tables(series: ReleaseSeries, path: str) -> None:
         _draw_newest(beside, series, table, truth)
         if columns is not None:
             _draw_dependence(figure, figure.add_subplot(grid[0, len(ratios) - 1]), *columns)
-        what = {"marginals": "cells", "frequent": "texts", "synthetic": "levels"}.get(series.first.kind, "rows")
-        notes = ["how far made-up rows are off is not known"] if series.first.kind == "synthetic" else []
-        finish(figure, heats, series, len(table.names), table.rows, what=what, pad=False, notes=notes)
+        shape = series.shape
+        notes = ["how far made-up rows are off is not known"] if shape.form == "rows" else []
+        finish(figure, heats, series, len(table.names), table.rows, what=f"{shape.last.name}s", pad=False, notes=notes)
 
 
 def draw_table(figure: Figure, axes: Axes, series: ReleaseSeries) -> None:
@@ -124,22 +125,22 @@ def draw_table(figure: Figure, axes: Axes, series: ReleaseSeries) -> None:
 
 def table_of(series: ReleaseSeries) -> Table:
     """Collect the numbers of a series by row: bins, cells, texts (the most frequent first), or levels of columns."""
-    kind = series.first.kind
-    if kind == "frequent":
+    shape = series.shape
+    if shape.is_found and shape.form == "bars":
         return _texts(series)
-    if kind == "synthetic":
+    if shape.form == "rows":
         return _levels_of_rows(series)
     newest = series.released[-1]
     parts = newest.parts or {}
-    names = _row_names(parts, len(_rows(newest.value)))
-    shown = names[:MAX_ROWS] if "tables" in parts else names
+    names = _row_names(newest, len(_rows(newest.value)))
+    shown = names if shape.last.name == "bin" else names[:MAX_ROWS]
     values = {release.window_open_ms: _rows(release.value)[: len(shown)] for release in series.released}
     sigma = _rows(newest.sigma) if newest.sigma else None
     if parts.get("cell_sigma"):
         sigma = [parts["cell_sigma"]] * len(names)
     errors = None if sigma is None else [deviation(one) for one in sigma[: len(shown)]]
-    about = str(parts.get("feature", "cell" if "tables" in parts else "bin"))
-    unit = f"{whom(series)} since the epoch began" if kind == "total" else f"{whom(series)} in a window"
+    about = str(parts.get("feature", shape.last.name))
+    unit = f"{whom(series)} since the epoch began" if shape.form == "steps" else f"{whom(series)} in a window"
     return Table([_short(name, _LONGEST_CELL) for name in shown], len(names), values, errors, about, unit)
 
 
@@ -220,7 +221,7 @@ def _shares_by_column(release: Release) -> list[dict[str, Any]]:
 
 def _dependence(series: ReleaseSeries) -> tuple[list[str], NDArray[np.float64]] | None:
     """Return how far each two columns of the newest made-up rows depend on each other: Cramér's V, 0 to 1."""
-    if series.first.kind != "synthetic":
+    if series.shape.form != "rows":
         return None
     newest = series.released[-1]
     columns = _shares_by_column(newest)
@@ -303,7 +304,7 @@ def _name_rows(axes: Axes, table: Table) -> None:
 
 
 def _true_values(series: ReleaseSeries, table: Table) -> dict[int, list[float]]:
-    if series.first.kind == "frequent":
+    if series.shape.is_found:
         return {}
     return {at: _rows(series.truth[at])[: len(table.names)] for at in table.values if at in series.truth}
 
@@ -333,8 +334,12 @@ def _columns(
     return np.array(edges) / DAY_MS, np.array(columns, float).T
 
 
-def _row_names(parts: dict[str, Any], rows: int) -> list[str]:
-    """Return the names of bins, or of cells: the level of each column, of which the last one's varies fastest."""
+def _row_names(release: Release, rows: int) -> list[str]:
+    """Return the names of bins, or of cells: the level of each column, of which the last one's varies fastest.
+
+    Other numbers are called as in long form.
+    """
+    parts = release.parts or {}
     edges, categories = parts.get("edges"), parts.get("categories")
     if edges is not None and len(edges) == rows + 1:
         return [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
@@ -346,7 +351,7 @@ def _row_names(parts: dict[str, Any], rows: int) -> list[str]:
         for table in parts.get("tables", [])
         for cell in itertools.product(*(levels[name] for name in table))
     ]
-    return cells if len(cells) == rows else [str(k) for k in range(rows)]
+    return cells if len(cells) == rows else [name for name, _, _ in named_numbers(release)]
 
 
 def _levels(column: dict[str, Any]) -> list[str]:

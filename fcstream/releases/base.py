@@ -21,6 +21,7 @@ from ..ledgers.base import Charge
 from ..noise.samplers import Noise
 from ..stream.lattice import Grid
 from .reasons import HINTS
+from .shape import SHAPES, ResultShape
 
 _LATER = (
     "track",
@@ -34,6 +35,7 @@ _LATER = (
     "interval",
     "key_share",
     "ledger",
+    "shape",
 )
 
 
@@ -237,6 +239,10 @@ class Mechanism(Protocol):
         """Kind of the release, such as ``mean`` or ``count``."""
 
     @property
+    def shape(self) -> ResultShape:
+        """What the numbers of its releases are; known before any of them."""
+
+    @property
     def loss(self) -> PrivacyLoss:
         """Loss of one release, charged to every block that its window covers."""
 
@@ -288,6 +294,10 @@ class MechanismBase:
     By default a mechanism keeps the window's points without comparing them, releases its values as they are (not in a
     feature's units), and is changed to another loss or size hint by `dataclasses.replace`.
     """
+
+    @property
+    def shape(self: Mechanism) -> ResultShape:
+        return SHAPES.get(self.kind) or SHAPES["mean"]
 
     @property
     def tracks(self) -> bool:
@@ -505,6 +515,9 @@ class Release:
     ledger : str or None
         ``memory`` where what was spent is known to this process only, so that `guarantee` holds for what it releases
         and no longer. Absent from the JSON of releases with another ledger, whose guarantee holds for ever.
+    shape : ResultShape or None
+        What the numbers are, for readers that do not know the kind. Absent from the JSON of this package's kinds, whose
+        shapes are known by their name (`fcstream.releases.shape.SHAPES`).
     """
 
     stream: str
@@ -535,6 +548,7 @@ class Release:
     interval: list[Any] | None = None
     key_share: dict[str, float] | None = None
     ledger: str | None = None
+    shape: ResultShape | None = None
 
     @property
     def series(self) -> str:
@@ -569,6 +583,14 @@ class Release:
             return _DECODER.decode(line)
         except RecursionError:  # others may write where releases are read
             raise msgspec.DecodeError("nested too deeply") from None
+
+
+def shape_of(release: Release) -> ResultShape:
+    """Return the shape of a release: its own, or that of its kind; numbers of features, if neither is known."""
+    if release.shape is not None:
+        return release.shape
+    whole = f"{release.kind}/{(release.parts or {}).get('of')}"
+    return SHAPES.get(whole) or SHAPES.get(release.kind) or SHAPES["mean"]
 
 
 _FIRST = Release.__slots__[: -len(_LATER)]

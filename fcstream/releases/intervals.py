@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 
 from .base import ReleaseValues
+from .shape import Law, ResultShape
 
 LEVEL = 0.95
 TWO_SIDED = 1.96
 """Deviations of a normal number within which it lies with probability `LEVEL`."""
-COUNTED = frozenset(("count", "histogram", "frequent"))
-"""Kinds whose numbers are counts with the noise of one discrete Gaussian each."""
-PARTS = {"mean": "mean", "correlations": "correlation", "coefficients": "coefficient", "covariances": "covariance"}
-"""Parts of a release's value with a deviation of their own: ``correlations`` have ``correlation_sigma``."""
+_TOLD: tuple[Law, ...] = ("count", "normal")
 _EXACT_UP_TO = 1000.0  # a wider discrete Gaussian differs from the normal law by less than 1e-3 of its deviation
 
 
-def interval_of(kind: str, value: Any, sigma: Any) -> Any:
+def interval_of(law: str, value: Any, sigma: Any) -> Any:
     """Return `value` nested as it is, with ``[low, high]`` in the place of each number.
 
     Parameters
     ----------
-    kind : str
-        Kind of the release, which tells whether its numbers are counts.
+    law : str
+        Law of the noise (`fcstream.releases.shape.Numbers`).
     value, sigma : list or None
         As a release holds them.
 
@@ -49,36 +47,35 @@ def interval_of(kind: str, value: Any, sigma: Any) -> Any:
     if isinstance(value, list):
         known = sigma if isinstance(sigma, list) else []
         if len(value) == 1 == len(known) and type(value[0]) is type(known[0]) is float:
-            return [_of_number(kind, value[0], known[0])]
-        if kind not in COUNTED and len(known) == len(value) and {*map(type, value), *map(type, known)} <= {float}:
+            return [_of_number(law, value[0], known[0])]
+        if law != "count" and len(known) == len(value) and {*map(type, value), *map(type, known)} <= {float}:
             halves = [TWO_SIDED * own for own in known]
             if all(map(math.isfinite, value)) and all(map(math.isfinite, known)):
                 return [[each - own, each + own] for each, own in zip(value, halves, strict=True)]
-        return [interval_of(kind, each, own) for each, own in zip(value, [*known, *[None] * len(value)], strict=False)]
+        return [interval_of(law, each, own) for each, own in zip(value, [*known, *[None] * len(value)], strict=False)]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(sigma, (int, float)):
         return None
-    return _of_number(kind, value, sigma)
+    return _of_number(law, value, sigma)
 
 
-def _of_number(kind: str, value: float, sigma: float) -> list[float] | None:
+def _of_number(law: str, value: float, sigma: float) -> list[float] | None:
     if not (math.isfinite(value) and math.isfinite(sigma)):
         return None
-    half = count_half_width(float(sigma)) if kind in COUNTED else TWO_SIDED * sigma
+    half = count_half_width(float(sigma)) if law == "count" else TWO_SIDED * sigma
     return [value - half, value + half]
 
 
-def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
+def with_intervals(shape: ResultShape, answer: ReleaseValues) -> ReleaseValues:
     """Return a release's values with the intervals that the law of the noise tells, where a mechanism gave none.
 
-    Intervals of parts are ``mean_interval`` for ``mean`` and ``mean_sigma``, and so on for all of `PARTS`, and the
-    ``interval`` of the ``window`` of a total. They have the form of `interval_of`; of numbers by name, a dict of them.
+    Intervals of parts are ``mean_interval`` for ``mean`` and ``mean_sigma``, and so on for the numbers of the shape,
+    and the ``interval`` of the ``window`` of a total. They have the form of `interval_of`; of numbers by name, a dict.
     What has no interval by the mechanism's own word (`no_interval`) gets null, and ``parts["no_interval"]`` the words;
     where only some of its numbers have none, the mechanism gives the others.
 
     Parameters
     ----------
-    kind : str
-        Kind of the release.
+    shape : ResultShape
     answer : ReleaseValues
         As its mechanism made them; not changed.
 
@@ -92,28 +89,28 @@ def with_intervals(kind: str, answer: ReleaseValues) -> ReleaseValues:
     """
     words, parts = answer.no_interval or {}, answer.parts or {}
     found, interval = dict(parts), answer.interval
-    for name, stem in PARTS.items():
-        own, value, sigma = f"{stem}_interval", parts.get(name), parts.get(f"{stem}_sigma")
+    for numbers in shape.numbers[1:]:
+        name, own = numbers.name, f"{numbers.stem}_interval"
+        value, sigma = parts.get(name), parts.get(f"{numbers.stem}_sigma")
         if own not in parts and name in words:
             found[own] = None
-        elif own not in parts and value is not None and sigma is not None:
-            found[own] = _of_part(value, sigma)
+        elif own not in parts and value is not None and sigma is not None and numbers.law in _TOLD:
+            found[own] = _of_part(numbers.law, value, sigma)
     window = parts.get("window")
     if isinstance(window, dict) and window.get("sigma") is not None and "interval" not in window:
-        law = None if "window" in words else interval_of(kind, window.get("value"), window["sigma"])
+        law = None if "window" in words else interval_of(shape.value.law, window.get("value"), window["sigma"])
         found["window"] = window | {"interval": law}
-    if "value" not in words and interval is None:
-        interval = interval_of(kind, answer.value, answer.sigma)
+    if "value" not in words and interval is None and shape.value.law in _TOLD:
+        interval = interval_of(shape.value.law, answer.value, answer.sigma)
     if words:
         found["no_interval"] = dict(words)
     return replace(answer, parts=found or answer.parts, interval=interval)
 
 
-def _of_part(value: Any, sigma: Any) -> Any:
-    """Return the interval of a part, none of which is a count."""
+def _of_part(law: str, value: Any, sigma: Any) -> Any:
     if isinstance(value, dict):
-        return {name: interval_of("", own, sigma.get(name)) for name, own in value.items()}
-    return interval_of("", value, sigma)
+        return {name: interval_of(law, own, sigma.get(name)) for name, own in value.items()}
+    return interval_of(law, value, sigma)
 
 
 def lattice_half_width(sigma: Any, unit: Any = 1.0) -> Any:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .base import Release
+from .base import Release, shape_of
 
 
 class LongRow(NamedTuple):
@@ -99,7 +99,7 @@ def intervals(release: Release) -> Iterator[tuple[float | None, float | None]]:
 
 
 def _shown(release: Release) -> list[Any]:
-    return [] if release.kind == "synthetic" else release.value or []
+    return [] if shape_of(release).value.hidden else release.value or []
 
 
 def _leaves(value: Any, at: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -112,30 +112,35 @@ def _leaves(value: Any, at: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], 
 
 
 def _names(release: Release) -> dict[tuple[int, ...], str]:
-    """Name the numbers of a value by what the release says of them; those that it says nothing of are left out."""
-    features, parts, value = release.features or [], release.parts or {}, release.value or []
-    about = parts.get("feature", release.kind)
-    if "tables" in parts and "columns" in parts:
-        return _cells(parts["tables"], {column["name"]: column for column in parts["columns"]})
-    if "quantiles" in parts:
-        return _listed(about, map(_number, parts["quantiles"]))
-    if "edges" in parts:
-        return _listed(about, _bins(parts["edges"]))
-    if "levels" in parts:
-        return _listed(about, parts["levels"])
-    if "categories" in parts:
-        return _listed(about, [*map(_number, parts["categories"]), "other"])
-    if release.kind == "tree":
-        return {}  # boxes have numbers
-    if value and isinstance(value[0], list):
-        rows = features if release.kind == "covariance" else [str(i) for i in range(len(value))]
-        pairs = itertools.product(enumerate(rows), enumerate(features))
-        return {(i, j): f"{feature}/{row}" for (i, row), (j, feature) in pairs}
-    return {(i,): feature for i, feature in enumerate(features)}
+    """Name the numbers of a value by what the release says of its axes; those that it says nothing of are left out."""
+    shape, parts = shape_of(release), release.parts or {}
+    axes = shape.axes_of(shape.value)
+    told = [axis.told(release.features, parts) for axis in axes]
+    if shape.last.name == "cell":
+        return {} if None in told else _cells(parts["tables"], {column["name"]: column for column in parts["columns"]})
+    if told[-1] is None or any(each is None and axis.labels for axis, each in zip(axes, told, strict=True)):
+        return {}
+    sizes = _sizes(release.value)
+    labels = [list(map(str, range(size))) if each is None else _labels(*each) for each, size in zip(told, sizes)]  # noqa: B905
+    about = [] if told[-1][0] == "features" else [str(parts.get("feature", release.kind))]
+    names = {}
+    for at in itertools.product(*(range(len(each)) for each in labels)):
+        own = [each[i] for each, i in zip(labels, at, strict=True)]
+        names[at] = "/".join([*about, *own] if about else reversed(own))
+    return names
 
 
-def _listed(feature: str, names: Iterable[str]) -> dict[tuple[int, ...], str]:
-    return {(i,): f"{feature}/{name}" for i, name in enumerate(names)}
+def _sizes(value: Any) -> list[int]:
+    """Return the lengths of nested lists, the outer one first."""
+    return [len(value), *_sizes(value[0])] if isinstance(value, list) and value else []
+
+
+def _labels(held: str, names: Sequence[Any]) -> list[str]:
+    """Write the names along an axis, from where a release holds them."""
+    if held == "edges":
+        return _bins(names)
+    written = [_number(name) if isinstance(name, float) else str(name) for name in names]
+    return [*written, "other"] if held == "categories" else written
 
 
 def _bins(edges: Sequence[float]) -> list[str]:

@@ -22,6 +22,7 @@ from ..stream.lattice import Grid
 from .base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, Track
 from .core_stage import ChargeShare, normal_above
 from .options import BuildContext, Options
+from .shape import ResultShape
 
 TIMES_HINT = 16
 """By default a window may hold this many times the size hint."""
@@ -237,6 +238,10 @@ class GatedMechanism:
     @property
     def kind(self) -> str:
         return self.inner.kind
+
+    @property
+    def shape(self) -> ResultShape:
+        return self.inner.shape
 
     @cached_property
     def loss(self) -> PrivacyLoss:

@@ -9,15 +9,12 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..releases.base import Release
+from ..releases.base import Release, shape_of
+from ..releases.shape import ResultShape
 
 _MAX = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
-_PLACES = ("centers", "mixtures", "points")
-_VARYING = (*_PLACES, "frequent", "synthetic", "tree")  # each window has as many numbers as it needs
-_RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals", "synthetic"), 2)
-_RANKS |= dict.fromkeys(("mean", "variance", "count", "sum", "total", "histogram", "frequent", "quantiles", "tree"), 1)
-"""How deeply the values of a kind are nested; others have no picture."""
+_AS_NAMED = "must have a number for each name along its axes"
 
 
 class _PictureColumn(msgspec.Struct, frozen=True):
@@ -89,55 +86,60 @@ def _fault(release: Release) -> str | None:
         return "must have a transform for each feature"
     if release.value is None:
         return None if release.sigma is release.interval is None else "must hold no sigma without a value"
-    is_empty = release.kind == "frequent" and release.value == []
-    if release.kind in _RANKS and not is_empty and not _has_rank(release.value, _RANKS[release.kind]):
+    shape = shape_of(release)
+    is_empty = shape.form == "bars" and shape.is_found and release.value == []
+    if not is_empty and not _has_rank(release.value, len(shape.value.axes)):
         return f"must hold a value of the shape of the kind {release.kind!r}"
     if release.sigma is not None and not _is_like(release.sigma, release.value):
         return "must hold a sigma for each number of its value"
     if release.interval is not None and not _has_pairs(release.interval, release.value):
         return "must hold an interval for each number of its value"
-    return _misfit(release) or _parts_fault(release)
+    return _parts_fault(release, shape) or _misfit(release, shape)
 
 
-def _misfit(release: Release) -> str | None:
-    """Find whether the values do not match the named features; None if they do."""
-    assert release.value is not None
-    width = len(release.features or ())
-    if release.kind in (*_PLACES, "covariance"):
-        fits = all(len(row) == width for row in release.value)
-        fits = fits and (release.kind != "covariance" or len(release.value) == width)
-    else:
-        fits = release.kind not in ("mean", "variance") or not width or len(release.value) == width
-    return None if fits else "must have as many numbers as features"
+def _misfit(release: Release, shape: ResultShape) -> str | None:
+    """Find whether numbers do not lie along the axes of their shape; None if they do."""
+    value, parts = release.value, release.parts or {}
+    assert value is not None
+    sizes: dict[int, int | None] = {}
+    for at, axis in enumerate(shape.axes):
+        told = axis.told(release.features, parts)
+        if told is not None and not isinstance(told[1], list):
+            return "has `parts` of another kind"
+        is_plain = axis.name in ("feature", "bin") and shape.value.axes == (at,)
+        if told is None and axis.labels and not is_plain:
+            return f"must name each {axis.name}"
+        is_outer = shape.value.axes[:1] == (at,)
+        sizes[at] = axis.size(release.features, parts) if axis.labels else len(value) if is_outer else None
+    if not _lies(value, [sizes[at] for at in shape.value.axes]):
+        return "must have as many numbers as features" if shape.last.labels == ("features",) else _AS_NAMED
+    for numbers in shape.numbers[1:]:
+        held = parts.get(numbers.name)
+        if held is None and numbers.needed:
+            return f"must have its {numbers.name}"
+        if isinstance(held, list) and not _lies(held, [sizes[at] for at in numbers.axes]):
+            return f"must have {numbers.name} for each {shape.axes[numbers.axes[0]].name}"
+    return None
 
 
-def _parts_fault(release: Release) -> str | None:
+def _lies(held: Any, sizes: Sequence[int | None]) -> bool:
+    """Check that lists are nested along axes of these sizes; null stands in the place of a number that is not known."""
+    if not sizes:
+        return not isinstance(held, (list, dict))
+    is_long = isinstance(held, list) and (sizes[0] is None or len(held) == sizes[0])
+    return is_long and all(_lies(each, sizes[1:]) for each in held)
+
+
+def _parts_fault(release: Release, shape: ResultShape) -> str | None:
     try:
         parts = msgspec.convert(release.parts or {}, _PictureParts, strict=False)
     except msgspec.ValidationError:
         return "has `parts` of another kind"
     assert release.value is not None
-    sizes = len(release.value)
-    if release.kind == "quantiles" and len(parts.quantiles) != sizes:
-        return "must state which quantiles they are"
-    if release.kind == "tree":
-        boxes = shape([[0.0] * len(release.features or ())] * sizes)
-        return None if shape(parts.low) == shape(parts.high) == boxes else "must have both ends of each box"
-    if release.kind == "frequent" and len(parts.levels) != sizes:
-        return "must have one text for each number"
-    if release.kind == "total" and (fault := _total_fault(release, parts, sizes)):
+    if shape.form == "steps" and (fault := _total_fault(release, parts, len(release.value))):
         return fault
-    if release.kind == "synthetic" and (parts.unit < 1 or len(parts.weights or ()) != sizes or not parts.columns):
-        return "must have its columns, and a weight for each point"
-    if release.kind in _PLACES and any(
-        found is not None and len(found) != sizes
-        for found in (parts.weights, parts.weights or parts.counts, parts.covariances)
-    ):
-        return "must have one weight, count and covariance for each center"
-    if release.kind == "mixtures" and parts.covariances is not None:
-        width = len(release.features or ())
-        if any(shape(matrix) != shape([[0.0] * width] * width) for matrix in parts.covariances):
-            return "must have covariances of its own features"
+    if parts.unit < 1 or (shape.form == "rows" and not parts.columns):
+        return "must have its columns"
     names = {column.name for column in parts.columns if column.levels or column.edges}
     if any(name not in names for table in parts.tables for name in table):
         return "must name the levels of every column"
@@ -158,9 +160,9 @@ def _total_fault(release: Release, parts: _PictureParts, size: int) -> str | Non
 def _difference(first: Release, other: Release) -> str | None:
     if len(first.features or ()) != len(other.features or ()):
         return "has other features than the first one"
-    if first.value is None or other.value is None or first.kind in _VARYING:
+    if first.value is None or other.value is None or shape_of(first).is_found:
         return None
-    return None if shape(first.value) == shape(other.value) else "has a value of another shape than the first one"
+    return None if nesting(first.value) == nesting(other.value) else "has a value of another shape than the first one"
 
 
 def _numbers_of(release: Release) -> list[Any]:
@@ -205,6 +207,6 @@ def _has_pairs(interval: Any, value: Any) -> bool:
     return isinstance(interval, list) and len(interval) == 2 and _is_like(interval, [0, 0])
 
 
-def shape(value: Any) -> tuple[Any, ...] | None:
+def nesting(value: Any) -> tuple[Any, ...] | None:
     """Describe how lists are nested, including tables of different sizes."""
-    return tuple(map(shape, value)) if isinstance(value, list) else None
+    return tuple(map(nesting, value)) if isinstance(value, list) else None

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..errors import ConfigError, SourceError
 from ..ledgers.base import root_of
-from ..releases.base import Release
-from .documents import check_drawable, shape
+from ..releases.base import Release, shape_of
+from ..releases.shape import ResultShape
+from .documents import check_drawable, nesting
 from .released import once, parsed_lines
 
 _WORDS = {"--stream": "streams", "--key": "keys", "--answer": "names"}
@@ -48,6 +49,11 @@ class ReleaseSeries:
     @property
     def released(self) -> list[Release]:
         return [release for release in self.releases if release.value is not None]
+
+    @property
+    def shape(self) -> ResultShape:
+        """What the numbers are; of windows with a value, since a refused one may not tell."""
+        return shape_of(next(iter(self.released), self.first))
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -176,9 +182,9 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
     ConfigError
         The releases are of made-up rows.
     """
-    if series.first.kind == "synthetic":
+    if series.shape.value.hidden:
         raise ConfigError("has no place beside made-up rows: `fcstream score` compares them with real ones", "--truth")
-    shapes = {shape(release.value) for release in series.released}
+    shapes = {nesting(release.value) for release in series.released}
     shown = {release.window_open_ms for release in series.releases}
     truth: dict[int, list[Any]] = {}
     for number, line in enumerate(lines, 1):
@@ -187,7 +193,7 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
         try:
             record = json.loads(line)
             opening, value = record["window_open_ms"], record["value"]
-            is_like = _is_numbers(value) and (not shapes or shape(value) in shapes)
+            is_like = _is_numbers(value) and (not shapes or nesting(value) in shapes)
             is_good = isinstance(opening, int) and (value is None or is_like)
         except (ValueError, KeyError, TypeError, RecursionError):
             is_good = False

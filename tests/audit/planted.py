@@ -578,7 +578,7 @@ FAULTS = [
     Fault(
         "an interval of a count by the normal law",
         "releases/intervals.py",
-        "half = count_half_width(float(sigma)) if kind in COUNTED else TWO_SIDED * sigma",
+        'half = count_half_width(float(sigma)) if law == "count" else TWO_SIDED * sigma',
         "half = TWO_SIDED * sigma",
         ("unit/releases/test_intervals.py::test_they_are_nested_like_the_value",),
     ),

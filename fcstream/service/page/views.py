@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ...releases.base import Release
+from ...releases.base import Release, shape_of
 from ...releases.long_form import named_numbers
 from ...releases.tables.documents import synthetic_shares
 
@@ -22,7 +22,6 @@ MAX_NUMBERS = 64
 MAX_ROWS = 200
 MAX_GROUPS = 12
 _MAX_CELLS = 30
-_WITHOUT_POINTS = ("marginals", "points", "synthetic")
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What is raised for a release of another package's kind whose values or parts have a form of their own."""
 
@@ -75,9 +74,9 @@ def point_of(release: Release, names: Sequence[str]) -> PagePoint:
 
 def _few(release: Release) -> list[tuple[str, float, float | None]]:
     """Return the numbers of a point; none for values that mean nothing one by one, are too many or cannot be named."""
-    if release.kind in _WITHOUT_POINTS:
-        return []
     try:
+        if not shape_of(release).value.alone:
+            return []
         found = list(itertools.islice(named_numbers(release), MAX_NUMBERS + 1))
     except UNREADABLE:  # the stream goes on, whatever the page cannot draw
         return []
@@ -100,28 +99,27 @@ def details_of(release: Release) -> dict[str, Any]:
     with coordinates, their sigmas, size and width. ``matrix``: ``features``, ``cells`` and ``sigmas``. What is too much
     for a page is left out, and ``left_out`` says how many.
     """
-    parts, left_out = release.parts or {}, 0
+    parts, shape, left_out = release.parts or {}, shape_of(release), 0
     about: dict[str, Any] = {"open_ms": release.window_open_ms, "close_ms": release.window_close_ms}
-    if release.kind == "synthetic":
+    if shape.form == "rows":
         shares = synthetic_shares(release)
         groups = [_group(column, ((name, share, None) for name, share in rows)) for column, rows in shares.items()]
         about |= {"form": "bars", "groups": groups[:MAX_GROUPS], "rows_drawn": parts.get("rows")}
         left_out = max(0, len(groups) - MAX_GROUPS)
-    elif "tables" in parts and "columns" in parts:
+    elif shape.last.name == "cell":
         found, left_out = _tables(release)
         about |= found
-    elif release.kind in ("centers", "mixtures", "points"):
+    elif shape.form == "places":
         about |= {"form": "places", "features": release.features or [], "places": _places(release)[:MAX_ROWS]}
         left_out = max(0, len(release.value or ()) - MAX_ROWS)
-    elif release.kind == "covariance":
+    elif shape.form == "matrix":
         most = slice(MAX_GROUPS)
         cells = [row[most] for row in (release.value or [])[most]]
         sigmas = [row[most] for row in (release.sigma or [])[most]]
         about |= {"form": "matrix", "features": (release.features or [])[most], "cells": cells, "sigmas": sigmas}
         left_out = max(0, len(release.value or ()) - MAX_GROUPS)
     else:
-        is_bars = any(name in parts for name in ("edges", "levels", "categories"))
-        about |= {"form": "bars" if is_bars else "numbers", "groups": list(_numbers(release))}
+        about |= {"form": "bars" if shape.is_table else "numbers", "groups": list(_numbers(release))}
     left_out += sum(max(0, group["length"] - MAX_ROWS) for group in about.get("groups", ()))
     return about | {"left_out": left_out, "count": release.count}
 
@@ -132,9 +130,9 @@ def _group(title: str, rows: Iterable[tuple[str, float, float | None]]) -> dict[
 
 
 def _numbers(release: Release) -> Iterator[dict[str, Any]]:
-    parts = release.parts or {}
+    parts, shape = release.parts or {}, shape_of(release)
     title = str(parts.get("feature", release.kind))
-    if release.kind == "total":
+    if shape.form == "steps":
         yield _group(f"{title}: since the epoch began", named_numbers(release))
         window = parts.get("window") or {}
         if window.get("value"):
@@ -142,8 +140,10 @@ def _numbers(release: Release) -> Iterator[dict[str, Any]]:
             yield _group(f"{title}: in the last window", named_numbers(last))
         return
     yield _group(title, named_numbers(release))
-    if release.kind == "variance" and parts.get("mean"):
-        yield _group("mean", named_numbers(replace(release, value=parts["mean"], sigma=parts.get("mean_sigma"))))
+    for numbers in shape.numbers[1:]:
+        if numbers.axes == shape.value.axes and parts.get(numbers.name):
+            own = replace(release, value=parts[numbers.name], sigma=parts.get(f"{numbers.stem}_sigma"))
+            yield _group(numbers.name, named_numbers(own))
 
 
 def _tables(release: Release) -> tuple[dict[str, Any], int]:

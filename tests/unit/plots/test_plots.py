@@ -12,6 +12,7 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
 from fcstream.ledgers.retired_streams import retire
+from fcstream.releases.shape import Axis, Numbers, ResultShape
 from fcstream.reporting.series import ReleaseSeries, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -112,9 +113,7 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
     learned = {**plane, "kind": "mixtures"}
     some = [release(k, [[k, 1.0], [5.0, k]], [[0.1, 0.2]] * 2, parts=own, **learned) for k in range(3)]
     text = drawn([*some, refused(3, "no_match", **learned)], tmp_path)
-    assert (
-        "means of components, larger for more records; ellipses: 2 standard deviations of their noise, dashed" in text
-    )
+    assert "components, larger for more records; ellipses: 2 standard deviations of their noise, dashed" in text
     space = {"kind": "centers", "features": ["x", "y", "z"], "transform": ["none"] * 3}
     some = [release(k, [[k, 1.0, 2.0]], [[0.1, float("nan"), 0.1]], **space) for k in range(2)]
     some = [Release(**{**one.as_dict(), "sigma": None}) if k else one for k, one in enumerate(some)]
@@ -159,10 +158,10 @@ def test_points_and_marginals(tmp_path):
         release(k, [[k, 1.0], [5.0, k]], parts={"weights": [0.9, 0.1], "counts": [9, 1, -2]}, **plane) for k in range(2)
     ]
     text = drawn([*some, refused(2, parts={"counts": [1]}, **plane)], tmp_path)
-    assert "weighted points" in text
+    assert "points, larger for more records" in text
     line = {**plane, "features": ["x"], "transform": ["none"]}
     text = drawn([release(0, [[1.0], [2.0]], parts={"weights": [0.5, 0.5]}, **line), refused(1, **line)], tmp_path)
-    assert ">weighted points<" in text
+    assert ">points<" in text
     columns = [
         {"name": "on", "levels": ["no", "yes"]},
         {"name": "load", "levels": [0.5, 1.5, 5.5], "edges": [0, 1, 2, 9]},
@@ -227,12 +226,22 @@ def test_many_features_and_many_windows(tmp_path):
     assert drawn(long, tmp_path).count("<path") < 2500  # a dot for each, ellipses for some
 
 
+def test_a_kind_of_another_package_is_drawn_by_the_shape_that_its_releases_carry(tmp_path):
+    axes = Axis(name="part of the day", labels=("times",)), Axis(name="feature", labels=("features",))
+    own = {"kind": "made elsewhere", "features": ["a", "b"], "parts": {"times": ["day", "night"]}}
+    own["shape"] = ResultShape(axes=axes, numbers=(Numbers(axes=(0, 1)),), form="bars")
+    text = drawn([release(k, [[1.0, 2.0], [3.0, 4.0]], [[0.1] * 2] * 2, **own) for k in range(2)], tmp_path)
+    for label in (">a/day<", ">b/day<", ">a/night<", ">b/night<"):
+        assert label in text, label
+    with pytest.raises(ConfigError, match="must have as many numbers as features"):
+        read_series(lines_of(release(0, [[1.0], [2.0]], **own)))
+
+
 def test_what_has_no_picture(tmp_path):
     from fcstream.plots import plot_releases
 
-    table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="made elsewhere")))
-    with pytest.raises(ConfigError, match="'made elsewhere' have no picture"):
-        plot_releases(table, str(tmp_path / "x.png"))
+    with pytest.raises(ConfigError, match="must hold a value of the shape of the kind 'made elsewhere'"):
+        read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="made elsewhere")))
     with pytest.raises(ConfigError, match="must hold a value of the shape of the kind 'centers'"):
         read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):

@@ -238,7 +238,7 @@ def test_intervals_hold_the_mean_of_all_records_whatever_they_are(name, rho):
 def test_an_interval_is_that_of_the_noise_where_nobody_is_moved():
     rows = np.random.default_rng(5).uniform(0, 10, (3000, 1))
     answer = fcstream.private_mean(rows, **{**ARRAY, "bounds": (0, 10)}, noise=Noise(SeededEntropy(3)))
-    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+    assert answer.interval == interval_of("normal", answer.value, answer.sigma)
     assert answer.parts == {"tail_share": 0.0}
 
 
@@ -248,7 +248,7 @@ def test_a_value_that_clipping_took_too_far_is_not_taken():
     told = {**ARRAY, "radius": 1, "rho": 20.0, "spread": 0.5, "size_hint": 4060}
     answer = fcstream.private_mean(rows, **told, noise=Noise(SeededEntropy(3)))
     assert abs(answer.value[0] - rows.mean()) < 4 * answer.sigma[0]
-    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+    assert answer.interval == interval_of("normal", answer.value, answer.sigma)
 
 
 @pytest.mark.slow
@@ -320,5 +320,5 @@ def test_a_public_ball_has_an_interval_where_it_holds_the_public_ranges():
     answer = fcstream.private_mean(SKEWED, **ball)
     assert (answer.interval, answer.parts) == (None, {"no_interval": {"value": "clipped"}})
     answer = fcstream.private_mean(SKEWED, **{**ball, "radius": 1416.0})
-    assert answer.interval == interval_of("mean", answer.value, answer.sigma)
+    assert answer.interval == interval_of("normal", answer.value, answer.sigma)
     assert fcstream.private_mean(SKEWED, **{**ball, "radius": 1415.0}).interval is None

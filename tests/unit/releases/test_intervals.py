@@ -13,6 +13,7 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.releases.base import ReleaseValues
 from fcstream.releases.intervals import count_half_width, interval_of, with_intervals
 from fcstream.releases.reasons import NO_INTERVAL
+from fcstream.releases.shape import SHAPES, ResultShape
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
 
@@ -39,15 +40,15 @@ def test_wide_noise_of_counts_is_nearly_normal():
 
 
 def test_they_are_nested_like_the_value():
-    assert interval_of("mean", [1.0, -2.0], [0.5, 0.0]) == [[1 - 0.98, 1 + 0.98], [-2.0, -2.0]]
-    assert interval_of("centers", [[1.0, 2.0], [3.0, 4.0]], [[1.0, None], None]) == [
+    assert interval_of("normal", [1.0, -2.0], [0.5, 0.0]) == [[1 - 0.98, 1 + 0.98], [-2.0, -2.0]]
+    assert interval_of("normal", [[1.0, 2.0], [3.0, 4.0]], [[1.0, None], None]) == [
         [[1 - 1.96, 1 + 1.96], None],
         None,
     ]
     assert interval_of("count", [7], [1.0]) == [[5, 9]]
-    assert interval_of("mean", [math.inf, True, "x", 1.0], [1.0, 1.0, 1.0, math.nan]) == [None] * 4
-    assert interval_of("mean", [1.0, 2.0], [1.0]) == [[1 - 1.96, 1 + 1.96], None]
-    assert interval_of("mean", None, None) is interval_of("quantiles", [1.0], None) is None
+    assert interval_of("normal", [math.inf, True, "x", 1.0], [1.0, 1.0, 1.0, math.nan]) == [None] * 4
+    assert interval_of("normal", [1.0, 2.0], [1.0]) == [[1 - 1.96, 1 + 1.96], None]
+    assert interval_of("normal", None, None) is interval_of("normal", [1.0], None) is None
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,11 @@ def test_parts_with_a_sigma_have_one_too():
         "tail_share": 0.1,
     }
 
+    numbers = (*SHAPES["covariance"].numbers, *SHAPES["mixtures"].numbers)
+    shape = ResultShape(axes=SHAPES["mixtures"].axes, numbers=numbers)
+
     def completed(parts):
-        return with_intervals("covariance", ReleaseValues([1.0], None, parts=parts)).parts
+        return with_intervals(shape, ReleaseValues([1.0], None, parts=parts)).parts
 
     found = completed(parts)
     assert {name: found.pop(name) for name in list(found) if name.endswith("_interval")} == {
@@ -130,18 +134,18 @@ def test_parts_with_a_sigma_have_one_too():
 
 def test_what_a_mechanism_says_itself_comes_first():
     own = ReleaseValues([1.0], [0.5], parts={"mean": [1.0], "mean_sigma": [1.0], "mean_interval": [[-9.0, 9.0]]})
-    found = with_intervals("variance", replace(own, interval=[[0.0, 5.0]]))
+    found = with_intervals(SHAPES["variance"], replace(own, interval=[[0.0, 5.0]]))
     assert (found.interval, found.parts["mean_interval"]) == ([[0.0, 5.0]], [[-9.0, 9.0]])
-    assert with_intervals("variance", own).interval == interval_of("variance", [1.0], [0.5])
+    assert with_intervals(SHAPES["variance"], own).interval == interval_of("normal", [1.0], [0.5])
     window = {"window": {"value": [1.0], "sigma": [1.0]}}
     (word,) = list(NO_INTERVAL)[:1]
     words = {"value": word, "mean": word, "window": word}
     bare = {name: value for name, value in own.parts.items() if name != "mean_interval"}
-    found = with_intervals("total", replace(own, parts=bare | window, no_interval=words))
+    found = with_intervals(SHAPES["variance"], replace(own, parts=bare | window, no_interval=words))
     assert found.interval is found.parts["mean_interval"] is found.parts["window"]["interval"] is None
     assert found.parts["no_interval"] == words
     assert found.sigma == [0.5]  # the noise that was added is known all the same
-    some = with_intervals("variance", replace(own, interval=[None, [0.0, 5.0]], no_interval={"value": word}))
+    some = with_intervals(SHAPES["variance"], replace(own, interval=[None, [0.0, 5.0]], no_interval={"value": word}))
     assert (some.interval, some.parts["no_interval"]) == ([None, [0.0, 5.0]], {"value": word})
 
 

@@ -114,7 +114,7 @@ def test_both_ends_of_intervals_stand_beside_their_numbers():
     value, sigma = [[1.0, 2.0], [3.0, 4.0]], [[0.5, None], [0.0, 1.0]]
     release = made(kind="centers", features=["a", "b"], value=value, sigma=sigma)
     assert {(row.low, row.high) for row in long_form([release])} == {(None, None)}  # of a version without intervals
-    rows = list(long_form([replace(release, interval=interval_of("centers", value, sigma))]))
+    rows = list(long_form([replace(release, interval=interval_of("normal", value, sigma))]))
     assert [(row.low, row.high) for row in rows] == [
         (1.0 - 0.98, 1.0 + 0.98),
         (None, None),

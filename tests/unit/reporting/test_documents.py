@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from fcstream import Release
 from fcstream.cli import main
 from fcstream.errors import FcstreamError
+from fcstream.releases import shape as shapes
 from fcstream.releases.intervals import interval_of
 from fcstream.reporting.series import read_series
 
@@ -23,6 +24,11 @@ SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 HOUR = 3_600_000
 PLANE = {"features": ["x", "y"], "transform": ["none", "log1p"]}
 COLUMNS = [{"name": "on", "levels": ["no", "yes"]}, {"name": "load", "levels": [0.5, 1.5], "edges": [0, 1, 2]}]
+OWN = shapes.ResultShape(
+    axes=(shapes.Axis(name="time", labels=("times",)), shapes.Axis(name="feature", labels=("features",))),
+    numbers=(shapes.Numbers(axes=(0, 1)),),
+    form="bars",
+)
 SHAPES = {
     "mean": ([1.0, 2.0], [0.1, 0.2], PLANE),
     "variance": ([1.0, 2.0], [0.1, 0.2], PLANE),
@@ -57,6 +63,7 @@ SHAPES = {
         None,
         {"parts": {"columns": COLUMNS, "tables": [["on", "load"], ["on"]], "cell_sigma": 1.5}},
     ),
+    "own": ([[1.0, 2.0], [3.0, 4.0]], [[0.1, 0.1]] * 2, PLANE | {"parts": {"times": ["am", "pm"]}, "shape": OWN}),
 }
 ODD = [None, True, 0, -1, 2**63, -(2**63), 1e308, -1e308, 5e-324, "", "S3NTINEL", [], {}, [[]], [None], [1, [2]], 1.5]
 
@@ -71,7 +78,7 @@ def documents(kind):
         is_value = reason is None
         window = {"window_open_ms": k * HOUR, "window_close_ms": (k + 1) * HOUR, "status": status, "reason": reason}
         noisy = {"value": value if is_value else None, "sigma": sigma if is_value else None, "count": 5}
-        noisy["interval"] = interval_of(kind, noisy["value"], noisy["sigma"])
+        noisy["interval"] = interval_of(shapes.SHAPES.get(kind, OWN).value.law, noisy["value"], noisy["sigma"])
         made.append(json.loads(Release(**facts | window | noisy).to_bytes()))
     return made
 
