@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from .arrow_outlines import BATCH, DICTIONARY, SCHEMA, check_stream, field, kind, u32
 from .arrow_rows import ArrowRows
 from .batch import Batch, Rejection, Schema, concatenated
-from .bounds import ARROW_BATCHES
+from .bounds import ARROW_BATCHES, BeyondBounds
 from .envelopes import Envelope
 
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of Arrow messages
 _ROWS_TOGETHER = 2**15
 
 
@@ -44,12 +44,14 @@ class ArrowBlocks:
         group: list[Any] = []
         start = rows = 0
         for i, line in enumerate(lines):
-            before, table = self._found, self._plain_table(line)
+            why = self._refusal(line)
+            before, table = self._found, None if why else self._plain_table(line)
             if group and (table is None or rows > _ROWS_TOGETHER or self._found is not before):
                 parts += self._together(group, lines[start:i], first_position + start)
                 group, rows = [], 0
             if table is None:
-                parts.append(self._message(line, first_position + i))
+                at = first_position + i
+                parts.append(self._rows.nothing([Rejection(why, at)]) if why else self._message(line, at))
                 continue
             start = start if group else i
             group.append(table)
@@ -58,6 +60,16 @@ class ArrowBlocks:
             parts += self._together(group, lines[start:], first_position + start)
         return concatenated(parts or [self._rows.nothing([])])
 
+    def _refusal(self, line: bytes) -> str | None:
+        """Return why a message is not given to the library, if it is not."""
+        try:
+            check_stream(line, self._described)
+        except BeyondBounds:
+            return "too_long"
+        except (ValueError, IndexError, struct.error):
+            return "broken_record"
+        return None
+
     def _plain_table(self, line: bytes) -> Any:
         """Return the wanted columns of a message that needs no word about it; None for any other."""
         ipc = self._arrow.ipc
@@ -65,7 +77,7 @@ class ArrowBlocks:
             head, *others = islice(self._messages(line), ARROW_BATCHES + 2)
             described = head.metadata.to_pybytes()
             if described != self._described:
-                if _kind(described) != _SCHEMA or not _is_native(described):
+                if kind(described) != SCHEMA or not _is_native(described):
                     return None  # another message would end the process when it is read as a schema
                 found = ipc.read_schema(head)
                 if self._rows.odd_column(found) is not None:
@@ -136,7 +148,7 @@ class ArrowBlocks:
             metadata = message.metadata.to_pybytes()
             if _is_compressed(metadata) or others > ARROW_BATCHES:
                 return True
-            if _kind(metadata) == _BATCH:
+            if kind(metadata) == BATCH:
                 batches += 1
             else:
                 others += 1
@@ -154,14 +166,14 @@ class ArrowBlocks:
 
 def _is_native(metadata: bytes) -> bool:
     """Tell whether a schema says that numbers have this machine's order of bytes."""
-    header = _field(metadata, _u32(metadata, 0), 2)
-    at = _field(metadata, header + _u32(metadata, header), 0) if header else 0
+    header = field(metadata, u32(metadata, 0), 2)
+    at = field(metadata, header + u32(metadata, header), 0) if header else 0
     return sys.byteorder == "little" and not (at and any(metadata[at : at + 2]))
 
 
 def _is_plain(metadata: bytes) -> bool:
     """Tell whether an Arrow message is a batch of records that is not compressed."""
-    return _kind(metadata) == _BATCH and not _is_compressed(metadata)
+    return kind(metadata) == BATCH and not _is_compressed(metadata)
 
 
 def _is_compressed(metadata: bytes) -> bool:
@@ -169,34 +181,14 @@ def _is_compressed(metadata: bytes) -> bool:
 
     15 kB of compressed data can expand to a gigabyte.
     """
-    message = _u32(metadata, 0)
-    kind_at, header_at = _field(metadata, message, 1), _field(metadata, message, 2)
+    message = u32(metadata, 0)
+    kind_at, header_at = field(metadata, message, 1), field(metadata, message, 2)
     if not (kind_at and header_at):
         return False
-    kind, batch = metadata[kind_at], header_at + _u32(metadata, header_at)
-    if kind == _DICTIONARY:
-        data_at = _field(metadata, batch, 1)
+    what, batch = metadata[kind_at], header_at + u32(metadata, header_at)
+    if what == DICTIONARY:
+        data_at = field(metadata, batch, 1)
         if not data_at:
             return False
-        kind, batch = _BATCH, data_at + _u32(metadata, data_at)
-    return kind == _BATCH and _field(metadata, batch, 3) != 0
-
-
-def _kind(metadata: bytes) -> int:
-    """Return the kind of an Arrow message: a schema, a dictionary or a batch of records."""
-    at = _field(metadata, _u32(metadata, 0), 1)
-    return metadata[at] if at else 0
-
-
-def _field(data: bytes, table: int, number: int) -> int:
-    """Return the offset of a field of a FlatBuffer's table; 0 if it is absent."""
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    size = struct.unpack_from("<H", data, vtable)[0]
-    if 6 + 2 * number > size:
-        return 0
-    offset = int(struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0])
-    return table + offset if offset else 0
-
-
-def _u32(data: bytes, at: int) -> int:
-    return int(struct.unpack_from("<I", data, at)[0])
+        what, batch = BATCH, data_at + u32(metadata, data_at)
+    return what == BATCH and field(metadata, batch, 3) != 0

@@ -54,6 +54,9 @@ SCHEMA_DEPTH, SCHEMA_TYPES = 64, 10_000
 """Most types of an Avro schema inside of each other, and in all: one that is named counts wherever it is used."""
 ARROW_BATCHES = 2**12
 """How many batches of one Arrow message are read at most: even empty batches take memory."""
+ARROW_FIELDS, ARROW_TEXTS = 2**12, 2**20
+"""Most columns of an Arrow message, inner ones too, and most bytes of their names and of other metadata: the same bytes
+may be many of them."""
 
 
 def most_rows(dimension: int) -> int:

@@ -9,7 +9,9 @@ import cbor2
 import fastavro
 import msgspec
 import pytest
+from support.arrow_bombs import shared_schema
 from support.costly import DESCRIPTORS, PROTO_RECORD, colliding, gauge
+from support.payloads import arrow
 
 from fcstream.connectors.http.bodies import Bodies
 from fcstream.errors import ConfigError
@@ -338,3 +340,27 @@ def test_packs_and_lines_have_a_length():
     assert len(line(bounds.READ_AT_ONCE)) == bounds.READ_AT_ONCE
     assert verdict(decoder, line(bounds.READ_AT_ONCE)) == [[1.5]]
     assert verdict(decoder, b"m a=1.5 1\n" + line(bounds.READ_AT_ONCE + 1)) == ["too_long"]
+
+
+def test_columns_of_arrow():
+    decoder = decoder_for("arrow", PLAIN)
+    columns = {f"x{i}": [1] for i in range(bounds.ARROW_FIELDS - 2)}
+    assert verdict(decoder, arrow(ts=[NOW], a=[1.5], **columns)) == [[1.5]]
+    assert verdict(decoder, arrow(ts=[NOW], a=[1.5], x=[1], **columns)) == ["too_long"]
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        ({"columns": 9}, {"columns": 200_000}),
+        ({"depth": 3}, {"depth": 20, "name": b"x" * 500_000}),
+        ({"columns": 9, "name": b"x" * 100_000}, {"columns": 99, "name": b"x" * 100_000}),
+        ({"pairs": 2, "text": b"x" * 250_000}, {"pairs": 1000, "text": b"x" * 1_000_000}),
+        ({"pairs": 1000}, {"pairs": 100_000}),
+    ],
+)
+def test_metadata_of_arrow_that_are_used_many_times(few, many):
+    """Half a megabyte of them ended the process: it stood for a million columns with a long name each."""
+    decoder = decoder_for("arrow", PLAIN)
+    assert verdict(decoder, shared_schema(**few)) == ["missing"]
+    assert verdict(decoder, shared_schema(**many)) == ["too_long"]

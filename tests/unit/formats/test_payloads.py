@@ -103,7 +103,8 @@ def test_arrow_messages_of_one_schema_are_read_together_as_each_alone(monkeypatc
             found = decoder.decode(group, 3)
             assert part or not alone
             for i, one in enumerate(group):
-                assert told(found, 3 + i) == told(ArrowBlocks._message(decoder, one, 3 + i), 3 + i)
+                if decoder._refusal(one) is None:
+                    assert told(found, 3 + i) == told(ArrowBlocks._message(decoder, one, 3 + i), 3 + i)
     assert found.positions.tolist() == sorted(found.positions.tolist())
 
 
