@@ -4,7 +4,8 @@ There is a client in confluent-kafka, which brings an HTTP client, OAuth and cac
 here, and which Avro from other brokers would need as well. So the standard library's client is used.
 
 An id that the registry does not know may be so new that it has not reached every server of it: it is asked again for
-`UNKNOWN_S` seconds after the first time. A registry that does not answer at all is waited for.
+`UNKNOWN_S` seconds after the first time. Whoever may send messages can make up ids, so that takes a tenth of the time
+at most, and few questions: ids beyond them are not known. A registry that does not answer at all is waited for.
 
 Source
 ------
@@ -34,6 +35,9 @@ from .urls import PATIENCE, Address, UrlOption
 
 UNKNOWN_S = 10.0
 """For how many seconds an id that the registry does not know is asked again."""
+QUESTIONS, QUESTIONS_PER_S = 64, 1.0
+"""How often the registry is asked for what it does not know: so often, and again as time goes by."""
+_REST = 9.0  # times as long as was waited for unknown ids none is waited for
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 2**24  # of an answer
 _MOST_UNKNOWN = 2**14  # ids of which is remembered when they were first asked for
@@ -98,6 +102,8 @@ class SchemaRegistry:
             self._connection = http.client.HTTPConnection(name, port, timeout=_TIMEOUT_S)
         address.finish()
         self._first_asked: OrderedDict[str, float] = OrderedDict()
+        self._left, self._counted = float(QUESTIONS), time.monotonic()
+        self._rests_until = self._counted
 
     def find(self, names: Collection[str]) -> dict[str, FoundSchema | None]:
         """Ask for schemas by ``ids/NUMBER`` or ``guids/UUID``; None for those that the registry does not know.
@@ -112,11 +118,13 @@ class SchemaRegistry:
 
     def _find(self, names: Collection[str]) -> dict[str, FoundSchema | None]:
         found: dict[str, FoundSchema | None] = {}
-        waits = pauses()
+        waits, start = pauses(), time.monotonic()
+        may_wait = start >= self._rests_until
         while True:
             for name in names:
                 if found.get(name) is None:
-                    found[name] = self._with_patience(name)
+                    found[name] = self._with_patience(name) if self._may_ask() else None
+                    self._left -= found[name] is None
             now, until = time.monotonic(), 0.0
             for name in names:
                 if found[name] is None:
@@ -125,11 +133,20 @@ class SchemaRegistry:
                     self._first_asked.pop(name, None)
             while len(self._first_asked) > _MOST_UNKNOWN:
                 self._first_asked.popitem(last=False)
-            if now >= until:
+            if now >= until or not may_wait:
                 return found
             if is_over():  # what is not known yet is read again after the next start
                 raise SchemasUnreachable("the stream ends while it waits for a schema that is not known yet")
             pause(min(next(waits), max(0.0, until - now)))
+            now = time.monotonic()
+            self._rests_until = now + _REST * (now - start)
+
+    def _may_ask(self) -> bool:
+        """Return whether the registry may be asked for what it perhaps does not know."""
+        now = time.monotonic()
+        self._left = min(float(QUESTIONS), max(0.0, self._left) + (now - self._counted) * QUESTIONS_PER_S)
+        self._counted = now
+        return self._left >= 1
 
     def check(self) -> str:
         """Ask which kinds of schemas there are; returns what a person should read.

@@ -58,6 +58,25 @@ def test_an_unknown_id_is_asked_for_again_for_a_bounded_time(monkeypatch):
         assert registry.find(["ids/9"])["ids/9"] is not None, "it is known from now on"
 
 
+def test_made_up_ids_ask_the_registry_little_and_hold_nothing_up(monkeypatch):
+    """Six bytes make an id: many would be a question each, and one every ten seconds a stream that always waits."""
+    monkeypatch.setattr(client, "UNKNOWN_S", 0.3)
+    with schema_registry() as (url, server):
+        server.add(7, TEXT)
+        registry = registry_of(url)
+        registry.find(["ids/8"])
+        until = time.monotonic() + 2
+        for name in map("ids/{}".format, range(1000, 1020)):  # each for the first time, each alone
+            registry.find([name])
+        assert time.monotonic() < until, "each was waited for"
+        assert registry.find(["ids/7"])["ids/7"] is not None
+        names = [f"ids/{i}" for i in range(2000, 12_000)]
+        assert set(registry.find(names).values()) == {None}
+        assert len(server.asked) < client.QUESTIONS + 20
+        monkeypatch.setattr(client, "QUESTIONS_PER_S", 1e6)
+        assert registry.find(["ids/7"])["ids/7"] is not None, "some time later"
+
+
 def test_an_id_that_appears_meanwhile_is_found(monkeypatch):
     monkeypatch.setattr(client, "UNKNOWN_S", 60.0)
     with schema_registry() as (url, server):
