@@ -21,46 +21,94 @@
         └── LedgerDamaged            4   a ledger whose content contradicts itself
             └── LedgerTaken          4   a ledger that another process opened or exchanged while it was open
 
-A message states rule, value, setting and remedy in one sentence and never holds a record's content. What a program
-needs to know is in attributes.
+An error holds rule, value, setting and remedy, and its text is made of them; nobody cuts or edits that text. It never
+holds a record's content. What a program needs to know is in attributes.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+ABSENT: Final = ...
+"""In place of a value, where an error is about none; the same object in every process."""
+
+
+class Shown(str):
+    """A value as an error shall show it: another text is shown in quotes."""
 
 
 class FcstreamError(Exception):
-    """Base class of all errors that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose.
+
+    Its text is ``[where: ][key: ]rule[, got VALUE][: remedy]``, made of the attributes when it is asked for: who knows
+    better where the fault is sets ``key`` or ``where`` and raises the error again, and never edits a text.
+
+    Attributes
+    ----------
+    rule : str
+        What must hold, or what happened.
+    key : str
+        The setting or argument, for instance ``window.slide``; empty if it is about a whole file, or about none.
+    got : object
+        The value that breaks the rule, never a record's content; `ABSENT` without one.
+    remedy : str
+        What to do.
+    where : str
+        The file, table, server or stream.
+    facts : dict of str to str
+        Other keys, which rule and remedy name as ``{fact}``.
+    """
 
     exit_code = 1
     is_logged = False
     """Whether the error was logged already, so that it need not be printed once more."""
 
+    def __init__(
+        self, rule: str, key: str = "", *, got: Any = ABSENT, remedy: str = "", where: str = "", **facts: str
+    ) -> None:
+        super().__init__(rule)
+        self.rule, self.key, self.got, self.remedy, self.where, self.facts = rule, key, got, remedy, where, facts
+
+    def __str__(self) -> str:
+        return "".join(f"{part}: " for part in (self.where, self.key) if part) + self.message
+
+    @property
+    def finding(self) -> str:
+        """The text without the remedy."""
+        got = "" if self.got is ABSENT else f", got {_shown(self.got)}"
+        return self._with_keys(self.rule) + got
+
+    @property
+    def message(self) -> str:
+        """The text without the place and the key."""
+        finding = self.finding
+        mark = "; " if ": " in self.rule else ": "
+        return f"{finding}{mark}{self._with_keys(self.remedy)}" if self.remedy else finding
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Give other names to the key and to the keys among the facts."""
+        self.key, self.facts = name(self.key), {fact: name(key) for fact, key in self.facts.items()}
+
+    def _with_keys(self, text: str) -> str:
+        for fact, key in self.facts.items():
+            text = text.replace(f"{{{fact}}}", f"`{key}`")
+        return text
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) and not isinstance(value, Shown) else str(value)
+
 
 class ConfigError(FcstreamError, ValueError):
-    """A configuration value or argument breaks a rule.
-
-    Attributes
-    ----------
-    key : str
-        The setting or argument, for instance ``window.slide``; empty if it is about a whole file.
-    message : str
-        The text without the key.
-    """
+    """A configuration value or argument breaks a rule: that of the attribute `key`."""
 
     exit_code = 2
-
-    def __init__(self, message: str, key: str = "") -> None:
-        super().__init__(f"{key}: {message}" if key else message)
-        self.message = message
-        self.key = key
 
 
 class UnusablePlan(ConfigError):
@@ -76,8 +124,8 @@ class UnusableRecords(ConfigError):
         Number of records by the reason why they cannot be used. Exact, so for the owner of the records only.
     """
 
-    def __init__(self, message: str, key: str, reasons: dict[str, int]) -> None:
-        super().__init__(message, key)
+    def __init__(self, rule: str, key: str, reasons: dict[str, int], *, remedy: str = "") -> None:
+        super().__init__(rule, key, remedy=remedy)
         self.reasons = reasons
 
 
@@ -119,7 +167,9 @@ class CounterBroken(FcstreamError):
     """A counter was interrupted while it counted: its counts are unknown, and it refuses further calls."""
 
     def __init__(self) -> None:
-        super().__init__("the counter was interrupted while it counted, so its counts are lost: make a new one")
+        super().__init__(
+            "the counter was interrupted while it counted, so its counts are lost", remedy="make a new one"
+        )
 
 
 class LedgerError(FcstreamError):
@@ -180,8 +230,8 @@ class BudgetExhausted(FcstreamError):
         is_pane = block.removeprefix("-").isdigit()
         super().__init__(
             f"block {_utc(int(block)) if is_pane else block}{whose} refuses the charge{suffix}: requested {requested}, "
-            f"remaining {remaining} of {capacity}, difference {missing}: "
-            f"{'wait for a new block, ' if is_pane else ''}lower `release.rho`, or use longer windows"
+            f"remaining {remaining} of {capacity}, difference {missing}",
+            remedy=f"{'wait for a new block, ' if is_pane else ''}lower `release.rho`, or use longer windows",
         )
         self.requested = requested
         self.remaining = remaining
@@ -210,7 +260,7 @@ def extra_missing(extra: str) -> str:
 
 def missing_package(package: str, extra: str, key: str) -> ConfigError:
     """Return the error for a setting that needs a package which is not installed."""
-    return ConfigError(f"needs the package {package}: {extra_missing(extra)}", key)
+    return ConfigError(f"needs the package {package}", key, remedy=extra_missing(extra))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Generic
 
-from ..errors import BudgetExhausted, ConfigError
+from ..errors import BudgetExhausted, ConfigError, Shown
 from .arguments import chance, nonnegative, whole
 from .losses import (
     DELTA_UNIT,
@@ -235,9 +235,9 @@ class PrivacyOdometer:
     def __init__(self, tuned_for: float = 1.0, spent: PrivacyLoss | None = None, deltas: float = 0.0) -> None:
         self._tuned_for, self._deltas = nonnegative(tuned_for, "tuned_for"), nonnegative(deltas, "deltas")
         if self._tuned_for == 0:
-            raise ConfigError("must be positive, got 0", "tuned_for")
+            raise ConfigError("must be positive", "tuned_for", got=Shown("0"))
         if self._deltas > 1:
-            raise ConfigError(f"must be in [0, 1], got {deltas}", "deltas")
+            raise ConfigError("must be in [0, 1]", "deltas", got=deltas)
         self.spent = spent or PrivacyLoss()
 
     def spend(self, loss: PrivacyLoss) -> None:
@@ -261,7 +261,7 @@ class PrivacyOdometer:
         """
         failure = chance(failure, "failure")
         if form not in ("mixture", "ladder"):
-            raise ConfigError(f"must be 'mixture' or 'ladder', got {form!r}", "form")
+            raise ConfigError("must be 'mixture' or 'ladder'", "form", got=form)
         rho, left = self.spent.rho, failure - self._deltas
         if left <= 0 or self.spent.delta > self._deltas:
             return math.inf
@@ -342,15 +342,17 @@ class BudgetSchedule:
         if self.queries is not None:
             whole(self.queries, "queries", least=1)
         if self.savings not in ("paper", "even", "none"):
-            raise ConfigError(f"must be 'paper', 'even' or 'none', got {self.savings!r}", "savings")
+            raise ConfigError("must be 'paper', 'even' or 'none'", "savings", got=self.savings)
         if self.savings == "even" and self.queries is None:
-            raise ConfigError("must not be 'even' if `queries` is None: say how many there will be", "savings")
+            raise ConfigError("must not be 'even' if `queries` is None", "savings", remedy="say how many there will be")
         if self.weights is None:
             return
         if len(self.weights) != self.queries:
-            raise ConfigError(f"must be one for each of `queries`={self.queries}, got {len(self.weights)}", "weights")
+            raise ConfigError(f"must be one for each of `queries`={self.queries}", "weights", got=len(self.weights))
         if min(self.weights) < 0 or sum(self.weights) > 1:
-            raise ConfigError(f"must be at least 0 and sum to at most 1, got a sum of {sum(self.weights)}", "weights")
+            raise ConfigError(
+                "must be at least 0 and sum to at most 1", "weights", got=Shown(f"a sum of {sum(self.weights)}")
+            )
 
     def weight(self, step: int) -> Fraction:
         """Return the part of the capacity that is the base of the query at this step, counted from 1."""
@@ -406,7 +408,7 @@ class BudgetSchedule:
     def _check_step(self, step: int) -> None:
         whole(step, "step", least=1)
         if self.queries is not None and step > self.queries:
-            raise ConfigError(f"must be at most `queries`={self.queries}, got {step}", "step")
+            raise ConfigError(f"must be at most `queries`={self.queries}", "step", got=step)
 
     @cached_property
     def _earlier(self) -> list[Fraction]:

@@ -14,7 +14,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inex
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .arguments import chance, left_of, nonnegative, whole
 
 RHO_UNIT = 10**9
@@ -37,9 +37,9 @@ def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
         exact = value * unit if isinstance(value, Fraction) else _EXACT.multiply(Decimal(str(value)), Decimal(unit))
         whole = math.ceil(exact) if up else math.floor(exact)
     except (DecimalException, ValueError, OverflowError):
-        raise ConfigError(f"must be a finite number, got {value!r}", name) from None
+        raise ConfigError("must be a finite number", name, got=value) from None
     if exact < 0:
-        raise ConfigError(f"must not be negative, got {value!r}", name)
+        raise ConfigError("must not be negative", name, got=value)
     return int(whole)
 
 
@@ -293,7 +293,7 @@ def zcdp_of_dp(loss: DPLoss) -> PrivacyLoss:
     (e**epsilon - 1) / (e**epsilon + 1), that of randomized response; Kairouz, Oh, Viswanath 2015 (the mixture).
     """
     if not isinstance(loss, DPLoss):
-        raise ConfigError(f"must be a DPLoss, got a {type(loss).__name__}", "loss")
+        raise ConfigError("must be a DPLoss", "loss", got=Shown(f"a {type(loss).__name__}"))
     epsilon = _decimal(loss.epsilon_nano)
     falling = _FINE.exp(-epsilon)
     tanh = _FINE.divide(_FINE.subtract(Decimal(1), falling), _FINE.add(Decimal(1), falling))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from ..counting.rows import RowsView, points_inside, rows_inside
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
 from ..noise.samplers import Noise
@@ -31,7 +31,7 @@ def checked_loss(rho: Any, delta: Any = 0.0) -> PrivacyLoss:
     """
     rho, delta = number_of(rho, "rho"), number_of(delta, "delta")
     if not 0 < rho < MAX_RHO:
-        raise ConfigError(f"must be positive and below {MAX_RHO:g}, got {rho:g}", "rho")
+        raise ConfigError(f"must be positive and below {MAX_RHO:g}", "rho", got=Shown(f"{rho:g}"))
     check_delta(delta)
     return PrivacyLoss.charge(rho, delta)
 
@@ -137,7 +137,7 @@ def dp_loss(epsilon: Any, delta: Any) -> DPLoss:
     """
     epsilon, delta = number_of(epsilon, "epsilon"), number_of(delta, "delta")
     if not 0 < epsilon < MAX_RHO:
-        raise ConfigError(f"must be positive and below {MAX_RHO:g}, got {epsilon:g}", "epsilon")
+        raise ConfigError(f"must be positive and below {MAX_RHO:g}", "epsilon", got=Shown(f"{epsilon:g}"))
     check_delta(delta)
     return DPLoss.charge(epsilon, delta)
 
@@ -149,5 +149,5 @@ def paying(total: DPLoss) -> PrivacyLoss:
     if charged.rho_nano > 0 and not paid_by(charged).fits(total):
         charged = PrivacyLoss(charged.rho_nano - 1, charged.delta_femto)
     if charged.rho_nano == 0:
-        raise ConfigError(f"must be larger: rho has nine decimals, got {total.epsilon:g}", "epsilon")
+        raise ConfigError("must be larger: rho has nine decimals", "epsilon", got=Shown(f"{total.epsilon:g}"))
     return charged

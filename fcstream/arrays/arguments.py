@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial, wraps
+from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..formats.cells import BOOLEAN, Role, plain, read
 from ..formats.frames import columns_of
 from ..formats.plain_columns import as_array, as_column, as_objects, cells_of
@@ -24,9 +23,6 @@ from ..stream.lattice import Feature, Grid, Lattice
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_KEY = re.compile(r"^(?P<section>release|features|lattice|budget)(\.(?P<name>[\w.]+))?$")
-_KEY_IN_TEXT = re.compile(r"(?<=`)(?P<section>release|features|lattice|budget)\.(?P<name>[\w.]+)(?=`)")
-_ELSEWHERE = re.compile(r", or set `features\.origin`")  # what only a configuration can do
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
 """A public box: its lower and its upper end, a number for all columns or a sequence with one for each."""
 _NUMBER = Role("number")
@@ -60,13 +56,15 @@ class GivenRows(NamedTuple):
 
 
 def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function name its arguments, not keys of a configuration, in errors: the key, and what the text names."""
+    """Let a function name its arguments, not keys of a configuration, in errors: the key, and those of its facts."""
     known = list(inspect.signature(function).parameters)
 
-    def argument(found: re.Match[str], is_dp: bool) -> str:
-        section, name = found["section"], found["name"] or ""
+    def argument(key: str, loss: str) -> str:
+        section, _, name = key.partition(".")
+        if section not in ("release", "features", "lattice", "budget"):
+            return key
         if section in ("budget", "release"):
-            name = name or ("epsilon" if is_dp else "rho")
+            name = name or loss
         if section == "features":  # of one, the range or another key; of all, the rows
             name = name.partition(".")[2] if "." in name or not name else "bounds"
             name = "bounds" if name in ("min", "max") else name
@@ -79,10 +77,10 @@ def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except ConfigError as error:
-            named = partial(argument, is_dp=kwargs.get("epsilon") is not None)
-            error.key, text = _KEY.sub(named, error.key), _ELSEWHERE.sub("", error.message)
-            error.message = _KEY_IN_TEXT.sub(named, text)
-            error.args = (f"{error.key}: {error.message}",)
+            if "origin" in error.facts:  # which only a configuration can set
+                error.remedy = "use a coarser {step}"
+            loss = "rho" if kwargs.get("epsilon") is None else "epsilon"
+            error.rename(lambda key: argument(key, loss))
             raise
 
     return asked
@@ -98,7 +96,7 @@ def number_of(value: Any, name: str) -> float:
     """
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     if not is_number or isinstance(value, (bool, np.timedelta64)) or value != value:
-        raise ConfigError(f"must be a number, got {_told(value)}", name)
+        raise ConfigError("must be a number", name, got=Shown(_told(value)))
     try:
         return float(value)
     except OverflowError:
@@ -119,7 +117,7 @@ def check_delta(delta: float) -> None:
     ConfigError
     """
     if not 0 <= delta < 1:
-        raise ConfigError(f"must be in [0, 1), got {delta:g}", "delta")
+        raise ConfigError("must be in [0, 1)", "delta", got=Shown(f"{delta:g}"))
 
 
 def whole_of(value: Any, name: str) -> int:
@@ -131,7 +129,7 @@ def whole_of(value: Any, name: str) -> int:
         It is a float, a text, a truth value, or anything else.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)):
-        raise ConfigError(f"must be a whole number, got {_told(value)}", name)
+        raise ConfigError("must be a whole number", name, got=Shown(_told(value)))
     return int(value)
 
 
@@ -149,7 +147,9 @@ def noise_of(noise: Any) -> Noise:
         It is no `Noise`.
     """
     if noise is not None and not isinstance(noise, Noise):
-        raise ConfigError(f"must be a `Noise`, such as Noise(SeededEntropy(1)), got a {type(noise).__name__}", "noise")
+        raise ConfigError(
+            "must be a `Noise`, such as Noise(SeededEntropy(1))", "noise", got=Shown(f"a {type(noise).__name__}")
+        )
     return noise or Noise()
 
 
@@ -208,7 +208,7 @@ def cluster_number(k: Any) -> int | str:
         It is anything else.
     """
     if isinstance(k, str) and k != "auto":
-        raise ConfigError(f"must be a whole number or 'auto', got {k!r}", "k")
+        raise ConfigError("must be a whole number or 'auto'", "k", got=k)
     return k if isinstance(k, str) else whole_of(k, "k")
 
 
@@ -234,7 +234,7 @@ def check_method(method: Any) -> None:
     ConfigError
     """
     if method not in ("auto", "tree", "friendly", "ktuples"):
-        raise ConfigError(f"must be 'auto', 'tree', 'friendly' or 'ktuples', got {method!r}", "method")
+        raise ConfigError("must be 'auto', 'tree', 'friendly' or 'ktuples'", "method", got=method)
 
 
 def rows_of(
@@ -265,10 +265,10 @@ def rows_of(
         array = _array(values, name, what)
         shape = array.shape
     if is_column and len(shape) != 1:
-        raise ConfigError(f"must have shape (n,), got {shape}: give one column", name)
+        raise ConfigError("must have shape (n,)", name, got=shape, remedy="give one column")
     if not is_column and (len(shape) != 2 or shape[1] < 1):
         remedy = ": give one column as (n, 1)" if len(shape) == 1 else ""
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {shape}{remedy}", name)
+        raise ConfigError("must have shape (n, d) with d >= 1", name, got=Shown(f"{shape}{remedy}"))
     n, width = shape[0], 1 if is_column else shape[1]
     coded = None if role_of is None else role_of(width)
     odd: dict[int, str] = {}

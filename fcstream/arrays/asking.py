@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..noise.samplers import Noise
 from ..releases.options import BuildContext, Options, keys_of, meanings_of
 from ..releases.registry import find
@@ -229,7 +229,7 @@ def _check_method(
             if value != arguments[name].default:
                 others = [other for other in question.keys if name in question.names(other) and other != "auto"]
                 methods = f"method{'s' * (len(others) > 1)} {' and '.join(map(repr, others))}"
-                raise ConfigError(f"belongs to {methods}, not to {method!r}: leave it out", name)
+                raise ConfigError(f"belongs to {methods}, not to {method!r}", name, remedy="leave it out")
         elif value is None and f"{name}*" in question.keys[method].split():
             raise ConfigError(PUBLIC, name)
 
@@ -250,14 +250,14 @@ def _read(question: ArrayQuestion, given: Mapping[str, Any], *, learned: bool) -
     names = given["names"]
     columns = [f"x{k}" for k in range(rows.width)] if names is None else texts_of(names, "names")
     if len(columns) != rows.width:
-        raise ConfigError(f"must name {rows.width} columns, got {len(columns)}", "names")
+        raise ConfigError(f"must name {rows.width} columns", "names", got=len(columns))
     lattice = Lattice(number_of(given["step"], "step"))
     features = [Feature(*each) for each in zip(columns, low.tolist(), high.tolist(), strict=True)]
     try:
         return rows, Grid(lattice, tuple(map(lattice.finest, features) if learned else features)), columns
     except ConfigError as error:
         if in_ball and error.key.startswith("features."):
-            raise ConfigError(error.message, "ball") from None
+            error.key = "ball"
         raise
 
 
@@ -268,9 +268,9 @@ def _around(given: Mapping[str, Any], width: int) -> tuple[NDArray[np.float64], 
     ball, center = number_of(given["ball"], "ball"), given["center"]
     middle = np.zeros(width) if center is None else np.array(numbers_of(center, "center"))
     if middle.shape != (width,):
-        raise ConfigError(f"must list {width} numbers, got {len(middle)}", "center")
+        raise ConfigError(f"must list {width} numbers", "center", got=len(middle))
     if not 0 < ball < math.inf:
-        raise ConfigError(f"must be a positive number, got {ball:g}", "ball")
+        raise ConfigError("must be a positive number", "ball", got=Shown(f"{ball:g}"))
     return ends_of((middle - ball, middle + ball), width)
 
 
@@ -298,16 +298,16 @@ def of_type(value: Any, kind: Any, name: str) -> Any:
         return value
     if words and (isinstance(value, str) or not plain):
         wanted = [*(_WORDS[part] for part in plain), *map(repr, words)]
-        raise ConfigError(f"must be {_listed(wanted)}, got {value!r}", name)
+        raise ConfigError(f"must be {_listed(wanted)}", name, got=value)
     for part in plain:
         if part in _READERS:
             return _READERS[part](value, name)
-    raise ConfigError(f"must be {_listed([_WORDS[part] for part in plain])}, got {value!r}", name)
+    raise ConfigError(f"must be {_listed([_WORDS[part] for part in plain])}", name, got=value)
 
 
 def _truth_of(value: Any, name: str) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"must be True or False, got {value!r}", name)
+        raise ConfigError("must be True or False", name, got=value)
     return bool(value)
 
 

@@ -203,11 +203,11 @@ def _synthetic(keys: dict[str, Any]) -> dict[str, Any]:
     if (rho is None) == (epsilon is None):
         raise ConfigError("must be given, or `epsilon`, not both", "rho")
     if size is not None and not 1 <= size <= MAX_ROWS:
-        raise ConfigError(f"must be in [1, {MAX_ROWS}], got {size}", "size")
+        raise ConfigError(f"must be in [1, {MAX_ROWS}]", "size", got=size)
     if epsilon is None:
         checked_loss(rho)
     elif variant == "zcdp" or not 0 < epsilon < 1e3:
-        raise ConfigError(f"must be in (0, 1000), for variants 'pure' and 'paper', got {epsilon!r}", "epsilon")
+        raise ConfigError("must be in (0, 1000), for variants 'pure' and 'paper'", "epsilon", got=epsilon)
     else:
         rho = zcdp_of_dp(DPLoss.charge(epsilon)).rho
     return keys | {"rho": rho, "rows": size, "variant": variant or ("zcdp" if epsilon is None else "pure")}
@@ -310,7 +310,7 @@ _IN_BALL = {
 
 def _clusters(keys: dict[str, Any]) -> dict[str, Any]:
     if keys["center"] is not None and keys["ball"] is None:
-        raise ConfigError("belongs to `ball`: leave it out, or give that", "center")
+        raise ConfigError("belongs to `ball`", "center", remedy="leave it out, or give that")
     return by_rho(keys)
 
 

@@ -78,7 +78,8 @@ def check_some(rows: int, kept: int, counts: dict[str, int], name: str) -> None:
         why = ", ".join(f"{number} {reason}" for reason, number in counts.items())
         where = ", and `bounds`" if "out_of_range" in counts else ""
         raise UnusableRecords(
-            f"must hold rows that can be used, none of {rows} can ({why}): check them{where}; nothing was charged",
+            f"must hold rows that can be used, none of {rows} can ({why})",
             name,
             counts,
+            remedy=f"check them{where}; nothing was charged",
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from ..errors import ConfigError, FcstreamError
+from ..errors import ConfigError, FcstreamError, Shown
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -101,7 +101,7 @@ def at_delta(delta: float | None, spent: float) -> float:
     if delta is None:
         return max(1e-6, 2 * spent)
     if not 0 < delta < 1:
-        raise ConfigError(f"must be in (0, 1), got {delta}", "--delta")
+        raise ConfigError("must be in (0, 1)", "--delta", got=delta)
     return delta
 
 
@@ -187,6 +187,6 @@ def ledger_path(text: str) -> str:
 
         if mask(text) != text:  # it is a mistyped URL, which may hold a password
             raise ConfigError(
-                f"must be a file, 'sqlite:PATH' or 'postgresql://host/database', got {mask(text)}", "LEDGER"
+                "must be a file, 'sqlite:PATH' or 'postgresql://host/database'", "LEDGER", got=Shown(mask(text))
             )
     return text.removeprefix("sqlite:")

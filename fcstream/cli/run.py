@@ -166,7 +166,7 @@ def _run_to_end(config: Config, report: RunReport, runner: str, master: str | No
     if runner == "local":
         check_file(_source_url(config))
     if config.window.clock != "eof":
-        raise ConfigError(f"must be 'eof' for files and pipes, got {config.window.clock!r}", "window.clock")
+        raise ConfigError("must be 'eof' for files and pipes", "window.clock", got=config.window.clock)
     report.makes_ledger = config.ledger is not None and _is_new_file(config.ledger.url)
     progress = report.progress
     with ending_like_an_interrupt(), watching_compilation(progress.compiling):

@@ -97,7 +97,7 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
     try:
         start_ms = parse_iso8601(start)
     except (ValueError, OverflowError):
-        raise ConfigError(f"must be ISO 8601, got {start!r}", "--start") from None
+        raise ConfigError("must be ISO 8601", "--start", got=start) from None
     fleet = SensorFleet(
         devices, start_ms, duration_ms(duration, "--duration"), duration_ms(interval, "--interval"), seed, faults
     )
@@ -130,7 +130,7 @@ def init(path: str, kind: str, source: str) -> None:
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{path} is there already: remove it, or name another PATH") from None
+        raise ConfigError(f"{path} is there already", remedy="remove it, or name another PATH") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     click.echo(f"wrote {path}; next: {next_command(source, path)}", err=True)

@@ -35,7 +35,7 @@ def answers_of(config: Sections, grid: Grid, schedule: Schedule) -> Answers:
     _check_names(config.releases)
     max_records = config.window.max_records
     if max_records is not None and len(config.releases) > 1 and not any(o.holds_records for o in config.releases):
-        raise ConfigError("belongs to kinds that hold a window's records: leave it out", "window.max_records")
+        raise ConfigError("belongs to kinds that hold a window's records", "window.max_records", remedy="leave it out")
     found = []
     for options in config.releases:
         with naming(options, config.releases):
@@ -49,18 +49,19 @@ def naming(options: Options, releases: Sequence[Options]) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        if len(releases) == 1:
-            raise
-        own = f"release[{options.name or releases.index(options)}]"
-        key = own + error.key.removeprefix("release") if error.key.startswith("release") else error.key
-        raise type(error)(named(error.message, options, releases), key) from None
+        own = own_section(options, releases)
+        error.rename(lambda key: own + key.removeprefix("release") if key.startswith("release") else key)
+        raise
+
+
+def own_section(options: Options, releases: Sequence[Options]) -> str:
+    """Return the section of an answer as errors name it: ``release``, or ``release[NAME]`` of several."""
+    return "release" if len(releases) == 1 else f"release[{options.name or releases.index(options)}]"
 
 
 def named(text: str, options: Options, releases: Sequence[Options]) -> str:
     """Return a text about an answer with the keys of that answer, as errors name them where there are several."""
-    if len(releases) == 1:
-        return text
-    return text.replace("`release.", f"`release[{options.name or releases.index(options)}].")
+    return text.replace("`release.", f"`{own_section(options, releases)}.")
 
 
 def _check_names(releases: Sequence[Options]) -> None:
@@ -71,7 +72,7 @@ def _check_names(releases: Sequence[Options]) -> None:
             if len(names) > 1:
                 raise ConfigError("is required where there are several `[[release]]`", key)
         elif not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or "/" in name:
-            raise ConfigError(f"must be 1 to {_LONGEST_NAME} printable characters without '/', got {name!r}", key)
+            raise ConfigError(f"must be 1 to {_LONGEST_NAME} printable characters without '/'", key, got=name)
         elif name in names[:i]:
             raise ConfigError(f"must be different for each answer, {name!r} is there twice", key)
 
@@ -179,7 +180,7 @@ def _conditions(config: Sections, options: Options, grid: Grid) -> tuple[Conditi
             found.append(Condition(grid.dimension + place, spans))
             continue
         if name not in sections:
-            raise ConfigError("must be a declared feature: add it to `[[features]]`", key)
+            raise ConfigError("must be a declared feature", key, remedy="add it to `[[features]]`")
         column, section = sections[name]
         if section.optional:
             raise ConfigError("must not be optional: a record without a value has no place here", key)
@@ -243,8 +244,9 @@ def _summed(options: Options, grid: Grid) -> tuple[Grid, tuple[float, float]]:
     """Return the grid of users' sums of one feature, and the lattice coordinates to which they are clipped."""
     if grid.dimension != 1:
         raise ConfigError(
-            f"must name one feature with per_user = 'sum', whose sum has the bounds, got {grid.dimension}",
+            "must name one feature with per_user = 'sum', whose sum has the bounds",
             "release.features",
+            got=grid.dimension,
         )
     (feature,), (low, high) = grid.features, options.user_bounds or (0.0, 0.0)
     if feature.origin or feature.transform != "none" or feature.levels:
@@ -255,7 +257,8 @@ def _summed(options: Options, grid: Grid) -> tuple[Grid, tuple[float, float]]:
     try:
         summed = Grid(grid.lattice, (replace(feature, minimum=float(low), maximum=float(high)),))
     except ConfigError as error:
-        raise ConfigError(error.message, "release.user_bounds") from None
+        error.key = "release.user_bounds"
+        raise
     return summed, (float(summed.lowest[0]), float(summed.highest[0]))
 
 

@@ -93,7 +93,7 @@ def check_keys(section: type[msgspec.Struct], values: Any, prefix: str) -> None:
         if key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"
-            raise ConfigError(f"is not a known key: {hint}", where)
+            raise ConfigError("is not a known key", where, remedy=hint)
         for inner in sections_of(fields[key]):
             for item in value if isinstance(value, list) else [value]:
                 check_keys(inner, item, where)

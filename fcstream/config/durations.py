@@ -25,7 +25,7 @@ def duration_ms(text: str, key: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     millis = float(match[1]) * _MILLIS[match[2]] if match else 0.5
     if millis > 2**52 or millis != int(millis):
-        raise ConfigError(f"must be a number with a unit ms, s, m, h or d (like '10m'), got {text!r}", key)
+        raise ConfigError("must be a number with a unit ms, s, m, h or d (like '10m')", key, got=text)
     return int(millis)
 
 
@@ -35,4 +35,4 @@ def instant_ms(text: str, key: str) -> int:
         datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)  # a time zone may move it out of all years
         return millis
     except (ValueError, OverflowError, UnusableRecord):
-        raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", key) from None
+        raise ConfigError("must be ISO 8601 (like '2016-03-15T00:00:00Z')", key, got=text) from None

@@ -73,7 +73,7 @@ def _records(config: Sections) -> FieldPath | None:
         return None
     path = parse_path(text, "source.records")
     if isinstance(path, EnvelopeField):
-        raise ConfigError(f"must be a list in the body of a message, got {text!r}", "source.records")
+        raise ConfigError("must be a list in the body of a message", "source.records", got=text)
     return path
 
 
@@ -121,7 +121,7 @@ def _missing_texts(feature: FeatureSection) -> frozenset[str]:
         if isinstance(value, str):
             texts.add(value.strip())
         elif not math.isfinite(value):
-            raise ConfigError(f"must hold texts and finite numbers, got {value!r}", key)
+            raise ConfigError("must hold texts and finite numbers", key, got=value)
         elif feature.type != "number":
             if not value.is_integer():
                 raise ConfigError(f"must hold texts and whole numbers with type = {feature.type!r}", key)

@@ -247,9 +247,9 @@ def _check_group(config: Sections) -> None:
         raise ConfigError("must not end with '/', as groups of streams that find their keys do", "budget.group")
     if config.stream.unit == "event":
         raise ConfigError(
-            "must be left out with unit = 'event', since no ledger knows which records of two streams are the same: "
-            "ask several questions of one stream by several `[[release]]`",
+            "must be left out with unit = 'event', since no ledger knows which records of two streams are the same",
             "budget.group",
+            remedy="ask several questions of one stream by several `[[release]]`",
         )
     if config.stream.keys_per_user is not None and config.stream.key_budgets == "divided":
         raise ConfigError(
@@ -277,10 +277,11 @@ def _terms(
     if finding is not None and not (answers.loss * times + finding).fits(capacity):
         what = "a window" if is_event or times == 1 else f"a user under {times} keys of a window"
         raise ConfigError(
-            f"must hold {what} at {answers.loss} each and finding the keys of its period at {finding}, got {capacity}, "
-            f"{(answers.loss * times + finding).missing(capacity)} too little: "
-            "raise it, or lower `release` or `stream.keys`",
+            f"must hold {what} at {answers.loss} each and finding the keys of its period at "
+            f"{finding}, got {capacity}, {(answers.loss * times + finding).missing(capacity)} too "
+            "little",
             "budget",
+            remedy="raise it, or lower `release` or `stream.keys`",
         )
     if not (answers.loss * times).fits(capacity):
         what = f"a record lies in up to {times} windows" if times > 1 else "one window"
@@ -288,9 +289,10 @@ def _terms(
             what = f"a user counts under up to {times} keys of a window"
         what += f" (each of {shares} keys has its share of the budget)" if shares > 1 and not is_event else ""
         raise ConfigError(
-            f"must hold {what} at {answers.loss} each, got {capacity}, {(answers.loss * times).missing(capacity)} too "
-            "little: raise it, or lower `release`",
+            f"must hold {what} at {answers.loss} each, got {capacity}, "
+            f"{(answers.loss * times).missing(capacity)} too little",
             "budget",
+            remedy="raise it, or lower `release`",
         )
     total = _total(config.budget, answers, shares)
     is_divided = (not is_event or total is not None) and config.budget.group is None
@@ -315,7 +317,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
             raise ConfigError("belongs to `stream.key`: keys are what partitions hold", "source.partitioner")
         return (), 1
     if stream.key == stream.user:
-        raise ConfigError(f"must be another field than the user's, got {stream.key!r}", "stream.key")
+        raise ConfigError("must be another field than the user's", "stream.key", got=stream.key)
     if isinstance(stream.keys, KeyDiscoverySection):
         if stream.key_budgets == "shared":
             _check_shared(config)
@@ -333,7 +335,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
     if stream.key_budgets == "shared":
         _check_shared(config)
     if not 1 <= shares <= len(keys):
-        raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys), got {shares}", "stream.keys_per_user")
+        raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys)", "stream.keys_per_user", got=shares)
     return keys, 1 if stream.key_budgets == "shared" else shares
 
 
@@ -367,10 +369,11 @@ def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss 
     """Return the capacity for the plain sum over all windows of one stream."""
     if answers.has_epochs and (budget.total_rho is not None or budget.total_delta is not None):
         raise ConfigError(
-            "must be left out with running totals: it bounds the plain sum over all windows, and a record is in all "
-            "later totals of its epoch, so that somebody with a record in every window pays more than that sum; "
-            "`fcstream plan` shows how much",
+            "must be left out with running totals: it bounds the plain sum over all windows, and a "
+            "record is in all later totals of its epoch, so that somebody with a record in every "
+            "window pays more than that sum",
             "budget.total_delta" if budget.total_rho is None else "budget.total_rho",
+            remedy="`fcstream plan` shows how much",
         )
     if budget.total_rho is None:
         if budget.total_delta is not None:
@@ -379,7 +382,7 @@ def _total(budget: BudgetSection, answers: Answers, shares: int) -> PrivacyLoss 
     check_rho(budget.total_rho, "budget.total_rho")
     delta = 0.0 if budget.total_delta is None else budget.total_delta
     if not 0 <= delta < 1:
-        raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
+        raise ConfigError("must be in [0, 1)", "budget.total_delta", got=delta)
     total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
     if not answers.loss.fits(total):
         key = "budget.total_rho" if answers.loss.rho_nano > total.rho_nano else "budget.total_delta"
@@ -435,9 +438,10 @@ def _schedule(window: WindowSection) -> Schedule:
     )
     if window.clock == "eof" and (schedule.count or 0) > _MOST_WINDOWS:
         raise ConfigError(
-            f"must leave {_MOST_WINDOWS:,} windows at most, got {schedule.count:,}, each of which gets a release, "
-            "empty or not: choose longer windows, or split the input",
+            f"must leave {_MOST_WINDOWS:,} windows at most, got {schedule.count:,}, each of which "
+            "gets a release, empty or not",
             "window.end",
+            remedy="choose longer windows, or split the input",
         )
     return schedule
 
@@ -449,5 +453,5 @@ def _share(capacity: PrivacyLoss, shares: int) -> PrivacyLoss:
 def _capacity(budget: BudgetSection, shares: int) -> PrivacyLoss:
     check_rho(budget.rho, "budget.rho")
     if not 0 <= budget.delta < 1:
-        raise ConfigError(f"must be in [0, 1), got {budget.delta!r}", "budget.delta")
+        raise ConfigError("must be in [0, 1)", "budget.delta", got=budget.delta)
     return _share(PrivacyLoss.cap(budget.rho, budget.delta), shares)

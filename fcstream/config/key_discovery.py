@@ -157,8 +157,8 @@ def finder_answers(config: Sections, schedule: Schedule, window: PrivacyLoss) ->
     try:
         mechanism = build_gated(options, context, keys.max_users)
     except ConfigError as error:
-        name = error.key.replace("window.max_records", f"{_KEY}.max_users").replace("release.", f"{_KEY}.")
-        raise ConfigError(error.message.replace("`window.max_records`", "`max_users`"), name) from None
+        error.rename(lambda key: f"{_KEY}.{'max_users' if key == 'window.max_records' else key.partition('.')[2]}")
+        raise
     rows = Rows((), text=TextUse(field, keys.values_per_user or 1))
     return Answers((WindowAnswer(None, mechanism, grid, RecordSelection(rows)),), unit)
 
@@ -167,6 +167,6 @@ def _period_ms(keys: KeyDiscoverySection, schedule: Schedule) -> int:
     period = duration_ms(keys.every, f"{_KEY}.every")
     if period < schedule.length_ms or period % schedule.length_ms:
         raise ConfigError(
-            f"must be a whole number of windows of {schedule.length_ms} ms, got {keys.every!r}", f"{_KEY}.every"
+            f"must be a whole number of windows of {schedule.length_ms} ms", f"{_KEY}.every", got=keys.every
         )
     return period

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..releases.options import Options, keys_of
 from ..releases.registry import check_keys as check_release_keys
 from ..releases.registry import find, method_of, section_name
@@ -35,7 +35,7 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
             raise ConfigError("must name at least one answer", "release")
         for options in self.releases:
             if not isinstance(options, Options):
-                raise ConfigError(f"must be the options of a kind, got {type(options).__name__}", "release")
+                raise ConfigError("must be the options of a kind", "release", got=Shown(type(options).__name__))
         dead_letter, others = self.dead_letter, [section.url for section in (self.source, self.sink) if section]
         if dead_letter and "://" in dead_letter.url and dead_letter.url in others:
             raise ConfigError(
@@ -73,7 +73,9 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
                 values["release"] = _releases(values["release"])
             return converted(values, cls)
         except UnicodeEncodeError:
-            raise ConfigError("holds a text that cannot be written as UTF-8: take its lone surrogates out") from None
+            raise ConfigError(
+                "holds a text that cannot be written as UTF-8", remedy="take its lone surrogates out"
+            ) from None
         except RecursionError:
             raise ConfigError("is nested too deeply: no section has more than three levels") from None
 
@@ -88,8 +90,9 @@ def _releases(values: Any) -> Options | tuple[Options, ...]:
             found.append(_release(each))
         except ConfigError as error:
             which = each.get("name", i) if isinstance(each, Mapping) else i
-            key = f"release[{which}]{error.key.removeprefix('release')}" if len(values) > 1 else error.key
-            raise ConfigError(error.message, key) from None
+            if len(values) > 1:
+                error.key = f"release[{which}]{error.key.removeprefix('release')}"
+            raise
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -98,7 +101,7 @@ def _release(values: Any) -> Options:
     if isinstance(values, Options):
         return values
     if not isinstance(values, Mapping):
-        raise ConfigError(f"must be a section of keys, got {type(values).__name__}", "release")
+        raise ConfigError("must be a section of keys", "release", got=Shown(type(values).__name__))
     options = find(values.get("kind", "mean"), values.get("method"))
     check_release_keys(options, values)
     for name, kind in keys_of(options).items():
@@ -128,13 +131,16 @@ def _written_release(options: Options) -> dict[str, Any]:
         wanted, given = section_name(found), section_name(type(options))
         if wanted and given:
             raise ConfigError(
-                f"must be `fcstream.sections.{wanted}` for the kind {name}, got `{given}`: give {wanted} the same keys",
+                f"must be `fcstream.sections.{wanted}` for the kind {name}",
                 "release",
+                got=Shown(f"`{given}`"),
+                remedy=f"give {wanted} the same keys",
             )
         raise ConfigError(
-            f"must be a {found.__name__} for the kind {name}, got a {type(options).__name__}: give it the `kind` that "
-            "it is registered as (`fcstream.register_release`)",
+            f"must be a {found.__name__} for the kind {name}",
             "release",
+            got=Shown(f"a {type(options).__name__}"),
+            remedy="give it the `kind` that it is registered as (`fcstream.register_release`)",
         )
     return written
 

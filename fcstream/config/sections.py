@@ -155,7 +155,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self._refuse(("min", "max", "levels"), _OF_NUMBERS)
         most = MAX_BYTES if self.max_bytes is None else self.max_bytes
         if not 1 <= most <= 2**16:
-            raise ConfigError(f"must be in [1, {2**16}], got {most}", f"{self.key}.max_bytes")
+            raise ConfigError(f"must be in [1, {2**16}]", f"{self.key}.max_bytes", got=most)
         return most
 
     def _refuse(self, absent: tuple[str, ...], defaults: tuple[tuple[str, Any], ...]) -> None:
@@ -360,7 +360,7 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         if not self.url.startswith("csv:"):
             for key, default in (("delimiter", ","), ("decimal", "."), ("encoding", "utf-8"), ("header", [])):
                 if getattr(self, key) != default:
-                    raise ConfigError("belongs to files with 'csv:PATH': leave it out", f"source.{key}")
+                    raise ConfigError("belongs to files with 'csv:PATH'", f"source.{key}", remedy="leave it out")
         return CsvDialect(self.delimiter, self.decimal, self.encoding, tuple(self.header))
 
     def format_options(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def open_live(url: str, name: str, asked: AskedFields = NO_FIELDS) -> Source | Q
     found = find(scheme, "source") or find(scheme, "queue")
     if not found:
         names = ", ".join(known("source", "queue"))
-        raise ConfigError(f"must begin with one of {names}, got {scheme_of(url)!r}", "source.url")
+        raise ConfigError(f"must begin with one of {names}", "source.url", got=scheme_of(url))
     opened: Source | Queue = found(replace(parse(url, "source.url"), asked=asked), name)
     if isinstance(opened, Queue):
         with on_error(opened.close):
@@ -164,13 +164,13 @@ def open_ranges(url: str, name: str) -> Source:
     if is_queue(url):
         raise ConfigError(
             "must be a broker that replays (Kafka, Redis Streams, JetStream, RabbitMQ streams), got "
-            f"{scheme_of(url)!r}, which forgets what was acknowledged: bridge it into one of those, or run it with the "
-            "local runner, whose spool keeps its records",
+            f"{scheme_of(url)!r}, which forgets what was acknowledged",
             "source.url",
+            remedy="bridge it into one of those, or run it with the local runner, whose spool keeps its records",
         )
     found = find(scheme, "ranges") or find(scheme, "source")
     if not found:
-        raise ConfigError(f"must begin with one of {', '.join(known('source'))}, got {scheme_of(url)!r}", "source.url")
+        raise ConfigError(f"must begin with one of {', '.join(known('source'))}", "source.url", got=scheme_of(url))
     if not found.is_replayable():
         raise ConfigError(
             f"must be a source that can be read from any offset on, {scheme_of(url)!r} is not", "source.url"
@@ -212,9 +212,9 @@ def check_file(url: str) -> tuple[str, str]:
         names = ", ".join(known("source", "queue"))
         either = " or ".join(f"'{each}:PATH'" for each in FILE_SOURCES)
         raise ConfigError(
-            f"must be {either} (or '-' for standard input), or of a live stream begin with one of {names}, got "
-            f"{mask(url)!r}",
+            f"must be {either} (or '-' for standard input), or of a live stream begin with one of {names}",
             "source.url",
+            got=mask(url),
         )
     return scheme, path
 
@@ -265,15 +265,15 @@ def check_sink(url: str) -> Any:
     if scheme in (*FILE_SINKS, *FOLDER_SINKS):
         if path and not is_url(path):
             return None
-        raise ConfigError(f"must be '{scheme}:PATH', got {mask(url)!r}", "sink.url")
+        raise ConfigError(f"must be '{scheme}:PATH'", "sink.url", got=mask(url))
     found = find(scheme, "sink")
     if found:
         return found
     names = ", ".join(known("sink"))
     raise ConfigError(
-        f"must be 'jsonl:PATH' (or 'jsonl:-' or 'influx:-' for standard output), or begin with one of {names}, "
-        f"got {scheme_of(url)!r}",
+        f"must be 'jsonl:PATH' (or 'jsonl:-' or 'influx:-' for standard output), or begin with one of {names}",
         "sink.url",
+        got=scheme_of(url),
     )
 
 
@@ -310,11 +310,11 @@ def check_dead_letter(url: str) -> Any:
     """
     scheme, _, path = url.partition(":")
     if scheme == "jsonl" and is_url(path):
-        raise ConfigError(f"must be 'jsonl:PATH', got {mask(url)!r}", "dead_letter.url")
+        raise ConfigError("must be 'jsonl:PATH'", "dead_letter.url", got=mask(url))
     if scheme == "jsonl" and path and path != "-":
         return None
     found = find(scheme, "sink")
     if found is not None and found.sends_messages():
         return found
     names = ", ".join(each for each in known("sink") if find(each, "sink").sends_messages())
-    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {names}, got {scheme_of(url)!r}", "dead_letter.url")
+    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {names}", "dead_letter.url", got=scheme_of(url))

@@ -416,7 +416,7 @@ def check_queue(queue: Queue) -> None:
     for name, other in _TOGETHER.items():
         if name in own and other not in own:
             raise ConfigError(
-                f"must name a queue whose connector has `{other}` beside `{name}`, `{type(queue).__name__}` has not: "
-                "see `fcstream.connectors.base.Queue`",
+                f"must name a queue whose connector has `{other}` beside `{name}`, `{type(queue).__name__}` has not",
                 "source.url",
+                remedy="see `fcstream.connectors.base.Queue`",
             )

@@ -46,7 +46,7 @@ class TableFolder(Sink):
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SinkError(f"{folder} cannot be made: {error.strerror}; choose another folder") from None
+            raise SinkError(f"{folder} cannot be made: {error.strerror}", remedy="choose another folder") from None
 
     def write(self, releases: Sequence[Release]) -> None:
         for release in releases:

@@ -170,11 +170,11 @@ class LineSource(FileSource):
 def _open(path: str) -> BufferedIOBase:
     if path == "-":
         if sys.stdin is None:
-            raise SourceError("standard input is closed: open it, or give a file as `source.url`")
+            raise SourceError("standard input is closed", remedy="open it, or give a file as `source.url`")
         return cast(BufferedIOBase, sys.stdin.buffer)
     try:
         if os.path.isdir(path):
-            raise SourceError(f"{path} must be a file, it is a directory: change `source.url`")
+            raise SourceError(f"{path} must be a file, it is a directory", remedy="change `source.url`")
         if path.endswith(".gz"):
             if os.path.getsize(path) == 0:
                 raise SourceError(f"{path} must be gzip data, it is empty")
@@ -202,7 +202,7 @@ class _LineFile:
         self.path, self._remedy = path, remedy
         self._marker = marker
         if os.path.exists(path) and not os.path.isfile(path):
-            raise SinkError(f"{path} must be a file: choose another")
+            raise SinkError(f"{path} must be a file", remedy="choose another")
         try:
             is_new = not os.path.exists(path)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
@@ -212,13 +212,13 @@ class _LineFile:
             lock_file(self._fd)
         except OSError:
             os.close(self._fd)
-            raise SinkError(f"{path} is in use: one writer at a time; choose another file") from None
+            raise SinkError(f"{path} is in use: one writer at a time", remedy="choose another file") from None
         try:
             self._end = self._whole_lines()
             self._end_last_line()
             torn = os.pread(self._fd, len(marker), self._end)
             if not marker.startswith(torn) or not marker.startswith(os.pread(self._fd, len(marker), 0)):
-                raise SinkError(f"{path} holds something else than lines of fcstream: choose another file")
+                raise SinkError(f"{path} holds something else than lines of fcstream", remedy="choose another file")
             if torn:
                 os.ftruncate(self._fd, self._end)
             if is_new:
@@ -235,7 +235,7 @@ class _LineFile:
                 os.fsync(self._fd)
         except OSError as error:
             self._cut()
-            raise SinkError(f"{self.path} cannot be written: {error.strerror}; {self._remedy}") from None
+            raise SinkError(f"{self.path} cannot be written: {error.strerror}", remedy=self._remedy) from None
         self._end += len(data)
 
     @property
@@ -373,7 +373,7 @@ class DeadLetters:
 
     def __init__(self, path: str, max_bytes: int = LETTER_BYTES) -> None:
         if max_bytes < MIN_LETTER_BYTES:
-            raise ConfigError(f"must be at least {MIN_LETTER_BYTES}, got {max_bytes}", "dead_letter.max_bytes")
+            raise ConfigError(f"must be at least {MIN_LETTER_BYTES}", "dead_letter.max_bytes", got=max_bytes)
         self.lost = 0
         self._path, self._max_bytes = path, max_bytes
         self._told = -_TELL_S

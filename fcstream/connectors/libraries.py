@@ -14,9 +14,9 @@ def unsupported_version(package: str, key: str) -> ConfigError:
     """Make the error for an installed version that lacks what is used."""
     wanted = _wanted(package)
     return ConfigError(
-        f"needs {wanted}: version {importlib.metadata.version(package)} is installed, which has changed too much; run "
-        f"pip install '{wanted}'",
+        f"needs {wanted}: version {importlib.metadata.version(package)} is installed, which has changed too much",
         key,
+        remedy=f"run pip install '{wanted}'",
     )
 
 

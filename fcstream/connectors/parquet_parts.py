@@ -62,12 +62,14 @@ class ParquetParts(Sink):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise SinkError(f"{folder} cannot be made or opened: {error.strerror}; choose another folder") from None
+            raise SinkError(
+                f"{folder} cannot be made or opened: {error.strerror}", remedy="choose another folder"
+            ) from None
         with on_error(self.close):
             try:
                 lock_file(self._lock)
             except OSError:
-                raise SinkError(f"{folder} is in use: one writer at a time; choose another folder") from None
+                raise SinkError(f"{folder} is in use: one writer at a time", remedy="choose another folder") from None
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._folder / _UNFINISHED)
             numbers = sorted(map(int, (found[1] for found in map(_PART.fullmatch, os.listdir(folder)) if found)))
@@ -139,7 +141,7 @@ class ParquetParts(Sink):
 
     def _foreign(self, number: int) -> SinkError:
         return SinkError(
-            f"{self._path(number)} is no file of fcstream's releases, or is damaged: choose another folder"
+            f"{self._path(number)} is no file of fcstream's releases, or is damaged", remedy="choose another folder"
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
-from ..errors import ConfigError, SinkError
+from ..errors import ConfigError, Shown, SinkError
 from ..releases.base import Release
 from ..runtime import waiting
 from .retry import PendingMessages, close_quietly, deadline, pauses
@@ -109,7 +109,7 @@ class Poster:
         shown = f"[{name}]" if ":" in name else name
         self.location = f"{address.scheme}://{shown}" + (f":{address.hosts[0][1]}" if address.hosts[0][1] else "")
         if len(address.hosts) != 1 or not name:
-            raise ConfigError(f"must name one host, got {self.location}", address.key)
+            raise ConfigError("must name one host", address.key, got=Shown(self.location))
         timeout_s = server.timeout_s
         self._connection = (
             http.client.HTTPSConnection(name, port, timeout=timeout_s, context=_trust(server))
@@ -145,8 +145,8 @@ class Poster:
             wait = max(pause, self._not_before - time.monotonic())
             if wait > 0 and (time.monotonic() + wait > until or waiting.is_over()):
                 raise SinkError(
-                    f"{self.location} did not take a release within {self._server.patience_s:g} s: {why}; check the "
-                    "server: what was sealed is in the ledger and is written again"
+                    f"{self.location} did not take a release within {self._server.patience_s:g} s: {why}",
+                    remedy="check the server: what was sealed is in the ledger and is written again",
                 )
             waiting.pause(max(0.0, wait))
             try:
@@ -155,8 +155,8 @@ class Poster:
                 self.close()
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise SinkError(
-                        f"{self.location} must have a certificate that is trusted: {error.verify_message}; name its "
-                        f"authority's as `{self._server.ca_option}`"
+                        f"{self.location} must have a certificate that is trusted: {error.verify_message}",
+                        remedy=f"name its authority's as `{self._server.ca_option}`",
                     ) from None
                 pause, why = next(waits), error_text(error)
             except _Busy as busy:
@@ -186,8 +186,8 @@ class Poster:
             raise _Busy(f"status {status}" + (f", which asks for a pause of {asked:.0f} s" if asked else ""))
         moved = ": give the address it moved to" if 300 <= status < 400 else ""
         raise SinkError(
-            f"{self.location} refuses a release with status {status}; correct `{self._server.address.key}` or the "
-            f"server{moved}"
+            f"{self.location} refuses a release with status {status}",
+            remedy=f"correct `{self._server.address.key}` or the server{moved}",
         )
 
     def _drain(self, answer: http.client.HTTPResponse) -> bytes | None:

@@ -47,9 +47,11 @@ class ReceivedSource(SpooledSource):
     ) -> None:
         if queue.redelivers > spool.remembers:
             raise ConfigError(
-                f"must be larger with a `delivery_id`: of {spool.max_bytes} bytes the spool remembers the last "
-                f"{spool.remembers} messages, and {queue.redelivers} may come again: raise it, or lower `inflight`",
+                f"must be larger with a `delivery_id`: of {spool.max_bytes} bytes the spool "
+                f"remembers the last {spool.remembers} messages, and {queue.redelivers} may come "
+                "again",
                 "source.spool_bytes",
+                remedy="raise it, or lower `inflight`",
             )
         super().__init__(queue, spool, downtime_ms, asked)
         if spool.alive_ms is not None and not queue.was_known:

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ..errors import ConfigError, SchemasUnreachable
+from ..errors import ConfigError, SchemasUnreachable, Shown
 from ..formats.schemas import FoundSchema
 from ..runtime.waiting import calling, is_over, pause
 from .posting import authorization, error_text
@@ -86,7 +86,7 @@ class SchemaRegistry:
 
     def __init__(self, address: Address) -> None:
         if address.scheme not in ("http", "https") or len(address.hosts) != 1:
-            raise ConfigError(f"must be http:// or https:// and one host, got {address.masked}", address.key)
+            raise ConfigError("must be http:// or https:// and one host", address.key, got=Shown(address.masked))
         self._key, self._shown = address.key, address.masked.partition("?")[0]
         self._patience_s = address.take_number(PATIENCE)
         self._headers = _headers(address)
@@ -161,7 +161,9 @@ class SchemaRegistry:
         except BrokerLost as lost:
             raise SchemasUnreachable(f"the schema registry {self._shown} cannot be reached: {lost}") from None
         if status != 200:
-            raise SchemasUnreachable(f"the schema registry {self._shown} answers with status {status}: {self._remedy}")
+            raise SchemasUnreachable(
+                f"the schema registry {self._shown} answers with status {status}", remedy=self._remedy
+            )
         return f"the schema registry {self._shown} answers"
 
     def close(self) -> None:
@@ -177,8 +179,9 @@ class SchemaRegistry:
             self.close,
             self._patience_s,
             lambda error: SchemasUnreachable(
-                f"the schema registry {self._shown} did not answer within {self._patience_s:g} s: {error}; messages "
-                f"wait for it: {self._remedy}"
+                f"the schema registry {self._shown} did not answer within "
+                f"{self._patience_s:g} s: {error}; messages wait for it",
+                remedy=self._remedy,
             ),
         )
 

@@ -149,7 +149,7 @@ class Spool:
         bounds: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         if max_bytes < MIN_BYTES:
-            raise ConfigError(f"must be at least {MIN_BYTES}, got {max_bytes}", "source.spool_bytes")
+            raise ConfigError(f"must be at least {MIN_BYTES}", "source.spool_bytes", got=max_bytes)
         self.folder, self.max_bytes = Path(folder), max_bytes
         self.position = self.end = 0
         self.is_full = False
@@ -321,7 +321,7 @@ class Spool:
         except OSError as error:
             words = error.strerror or type(error).__name__
             raise SourceError(
-                f"{self.folder} cannot be {what}: {words}; nothing was lost: repair the folder or its disk"
+                f"{self.folder} cannot be {what}: {words}; nothing was lost", remedy="repair the folder or its disk"
             ) from None
 
     def _claim(self) -> None:
@@ -333,7 +333,7 @@ class Spool:
         for name in os.listdir(self.folder):
             if name not in _OWN and not _NAME.fullmatch(name):
                 raise SourceError(
-                    f"{self.folder} must be for the spool alone, it holds {name!r}: choose another folder"
+                    f"{self.folder} must be for the spool alone, it holds {name!r}", remedy="choose another folder"
                 )
         self._fds["folder"] = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         os.fchmod(self._fds["folder"], 0o700)
@@ -343,7 +343,7 @@ class Spool:
         try:
             lock_file(self._fds["lock"])
         except BlockingIOError:
-            raise SourceError(f"{self.folder} is in use: give every process a spool of its own") from None
+            raise SourceError(f"{self.folder} is in use", remedy="give every process a spool of its own") from None
 
     def _recover(self) -> None:
         names = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))
@@ -353,7 +353,7 @@ class Spool:
         if path.exists():
             text, _, crc = path.read_bytes().partition(b" ")
             if crc != b"%08x\n" % zlib.crc32(text):
-                raise SourceError(f"{path} is damaged: remove it, and all that the spool holds is read again")
+                raise SourceError(f"{path} is damaged", remedy="remove it, and all that the spool holds is read again")
             self.position = int(text)
         if self._sizes and not self._scan(next(reversed(self._sizes))):
             # The process died while it began this segment; those before it are complete.
@@ -365,8 +365,9 @@ class Spool:
             os.unlink(self._path(begun))
         if not first <= self.position <= self.end:
             raise SourceError(
-                f"{self.folder} must hold record {self.position}, where reading is to go on: segments were removed or "
-                "put back; restore them, or move the folder away to begin anew"
+                f"{self.folder} must hold record {self.position}, where reading is to go on: "
+                "segments were removed or put back",
+                remedy="restore them, or move the folder away to begin anew",
             )
         if not self._sizes:
             self._start()
@@ -405,7 +406,8 @@ class Spool:
 
     def _damaged(self, segment: int) -> SourceError:
         return SourceError(
-            f"{self._path(segment)} is damaged: restore it; or move the folder away to begin anew, without its records"
+            f"{self._path(segment)} is damaged",
+            remedy="restore it; or move the folder away to begin anew, without its records",
         )
 
     def _frames(self, start: int) -> Iterator[tuple[int, SpooledRecords]]:

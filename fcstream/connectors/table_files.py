@@ -64,7 +64,9 @@ class TableFile(FileSource):
                 if isinstance(error, ConfigError | SourceError):
                     raise
                 what = "a Parquet file" if self._is_parquet else "an Arrow IPC file or stream"
-                raise SourceError(f"{path} must be {what}, it cannot be read as one: check `source.url`") from None
+                raise SourceError(
+                    f"{path} must be {what}, it cannot be read as one", remedy="check `source.url`"
+                ) from None
 
     def poll(self, max_records: int) -> Batch | None:
         if self._piece is None or self._piece.num_rows == 0:
@@ -137,19 +139,23 @@ class TableFile(FileSource):
         kind = "" if reason == "missing" else f", it has the type {found.field(name).type}"
         wrong = _WHAT.get(reason, "holds neither texts nor whole numbers")
         raise ConfigError(
-            f"{self.path} must have the column {name!r}{kind}: it {wrong}; check `stream` and `features`", "source.url"
+            f"{self.path} must have the column {name!r}{kind}: it {wrong}",
+            "source.url",
+            remedy="check `stream` and `features`",
         )
 
 
 def _check_path(path: str, scheme: str) -> None:
     if path == "-":
         if scheme == "parquet":
-            raise ConfigError("must be a file: Parquet is not read from standard input; use 'arrow:-'", "source.url")
+            raise ConfigError(
+                "must be a file: Parquet is not read from standard input", "source.url", remedy="use 'arrow:-'"
+            )
         if sys.stdin is None:
-            raise SourceError("standard input is closed: open it, or give a file as `source.url`")
+            raise SourceError("standard input is closed", remedy="open it, or give a file as `source.url`")
         return
     if os.path.isdir(path):
-        raise SourceError(f"{path} must be a file, it is a directory: change `source.url`")
+        raise SourceError(f"{path} must be a file, it is a directory", remedy="change `source.url`")
     try:
         with open(path, "rb"):
             pass

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..formats.envelopes import NO_FIELDS, AskedFields
 from ..runtime.interpolation import PLACEHOLDER, interpolate, is_url
 
@@ -99,7 +99,7 @@ class Address:
         name, own = (option, None) if isinstance(option, str) else (option.name, option.default)
         value = self.options.pop(name, default if default is not None or own is None else str(own))
         if value is None:
-            raise ConfigError(f"must name `{name}` (as ...?{name}=...), got {self.masked}", self.key)
+            raise ConfigError(f"must name `{name}` (as ...?{name}=...)", self.key, got=Shown(self.masked))
         return value
 
     def take_number(self, option: UrlOption | str, default: float | None = None) -> float:
@@ -111,7 +111,7 @@ class Address:
         except ValueError:
             value = -1.0
         if not 0 < value < 1e12:
-            raise ConfigError(f"must have a positive number as `{name}`, got {text!r}", self.key)
+            raise ConfigError(f"must have a positive number as `{name}`", self.key, got=text)
         return value
 
     def finish(self) -> None:
@@ -144,7 +144,7 @@ def parse(url: str, key: str) -> Address:
         return Address(url[:-1], (), "", {}, None, None, "", masked, key)
     scheme, _, rest = interpolate(url, key).partition("://")
     if "#" in rest:
-        raise ConfigError(f"must have special characters percent-encoded: write %23 for #, got {masked}", key)
+        raise ConfigError("must have special characters percent-encoded", key, remedy=f"write %23 for #, got {masked}")
     base, _, query = rest.partition("?")
     netloc, _, path = base.partition("/")
     credentials, _, listing = netloc.rpartition("@")
@@ -153,7 +153,7 @@ def parse(url: str, key: str) -> Address:
     for entry in listing.split(","):
         found = _HOST.fullmatch(entry)
         if found is None or not _is_name(found[1]):
-            raise ConfigError(f"must have a host, got {masked}", key)
+            raise ConfigError("must have a host", key, got=Shown(masked))
         hosts.append((found[1].strip("[]"), int(found[2]) if found[2] else None))
     unquote = urllib.parse.unquote
     return Address(

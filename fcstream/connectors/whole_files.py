@@ -27,6 +27,6 @@ def put_file(path: Path, data: bytes, unfinished: Path) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise SinkError(
-            f"{path} cannot be written: {error.strerror}; make room and run again: what was sealed is in the ledger "
-            "and is written then"
+            f"{path} cannot be written: {error.strerror}",
+            remedy="make room and run again: what was sealed is in the ledger and is written then",
         ) from None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..accounting.arguments import nonnegative
 from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..noise.samplers import Noise
 
 BIT_DELTA = PrivacyLoss(0, 1)
@@ -85,9 +85,9 @@ class BasicFilter:
 
     def __post_init__(self) -> None:
         if nonnegative(self.alpha, "alpha") >= 0.5:
-            raise ConfigError(f"must be in [0, 1/2), got {self.alpha}", "alpha")
+            raise ConfigError("must be in [0, 1/2)", "alpha", got=self.alpha)
         if Fraction(str(self.alpha)).denominator > 2**20:  # so that the coins' integers stay below 2**62 for n < 2**40
-            raise ConfigError(f"must be a fraction with a denominator of at most 2**20, got {self.alpha}", "alpha")
+            raise ConfigError("must be a fraction with a denominator of at most 2**20", "alpha", got=self.alpha)
 
     @property
     def gamma(self) -> float:
@@ -163,7 +163,7 @@ def _group_part(gamma: float, total: DPLoss) -> DPLoss:
     factor = gamma * math.exp(min(grown, _MAX_EXPONENT)) * ROUND_UP
     part = DPLoss(max(0, epsilon), math.floor(total.delta_femto / factor))
     if part.epsilon_nano < 1 or part.delta_femto < 1:
-        raise ConfigError(f"must leave more for what follows on the core, got {total}", "release")
+        raise ConfigError("must leave more for what follows on the core", "release", got=total)
     return part
 
 
@@ -196,12 +196,14 @@ class NoisySize:
 
     def __post_init__(self) -> None:
         if not 1 <= self.first_share <= 99:
-            raise ConfigError(f"must be in [1, 99], got {self.first_share}", "first_share")
+            raise ConfigError("must be in [1, 99]", "first_share", got=self.first_share)
         if self.loss.delta_femto < 2 or self.loss.delta_femto >= DELTA_UNIT:
-            raise ConfigError(f"must have delta in [2e-15, 1), got {self.loss.delta:g}", "loss")
+            raise ConfigError("must have delta in [2e-15, 1)", "loss", got=Shown(f"{self.loss.delta:g}"))
         if self._rho1_nano < 1:
             raise ConfigError(
-                f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss"
+                f"must have rho of at least {2e-09 * 100 / self.first_share:.3g}",
+                "loss",
+                got=Shown(f"{self.loss.rho:g}"),
             )
 
     @cached_property
@@ -345,7 +347,7 @@ class ZCDPFilter(ThresholdFilter):
     def read(self, view: FriendCountView) -> NDArray[np.int64]:
         """Return a window's exact counts."""
         if view.scores is not None:
-            raise ConfigError(f"must hold exact counts, got scores sampled by {view.sampling}", "view")
+            raise ConfigError("must hold exact counts", "view", got=Shown(f"scores sampled by {view.sampling}"))
         return view.counts
 
     def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:

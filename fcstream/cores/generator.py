@@ -81,11 +81,11 @@ class FriendlyGenerator:
 
     def __post_init__(self) -> None:
         if not 3 <= self.size <= MAX_ITEMS:
-            raise ConfigError(f"must be in [3, 2**27], got {self.size}", "size")
+            raise ConfigError("must be in [3, 2**27]", "size", got=self.size)
         if not 1 <= self.ramp <= self.size / 2:
-            raise ConfigError(f"must be in [1, n/2 = {self.size / 2:g}], got {self.ramp!r}", "ramp")
+            raise ConfigError(f"must be in [1, n/2 = {self.size / 2:g}]", "ramp", got=self.ramp)
         if self.growth and not 1e-3 <= self.growth <= 1e6:
-            raise ConfigError(f"must be 0 or in [0.001, 1e6], got {self.growth!r}", "growth")
+            raise ConfigError("must be 0 or in [0.001, 1e6]", "growth", got=self.growth)
         if self.growth and not (1e-6 <= self.epsilon < 1e6 and 1e-15 <= self.delta < 0.5 and 0 < self.beta < 0.5):
             raise ConfigError(
                 "must have epsilon in [1e-6, 1e6), delta in [1e-15, 1/2) and beta in (0, 1/2), got "
@@ -93,7 +93,7 @@ class FriendlyGenerator:
                 "epsilon, delta, beta",
             )
         if not 0 <= self.outliers <= self.size:
-            raise ConfigError(f"must be in [0, n = {self.size}], got {self.outliers!r}", "outliers")
+            raise ConfigError(f"must be in [0, n = {self.size}]", "outliers", got=self.outliers)
 
     @property
     def exponent(self) -> float:
@@ -153,7 +153,7 @@ class FriendlyGenerator:
     def draw(self, counts: NDArray[np.int64], noise: Noise) -> Generated:
         """Draw the success bit and a core from the friend counts (n,) of all points, each itself included."""
         if len(counts) != self.size:
-            raise ConfigError(f"must be as many as the public size, {self.size}, got {len(counts)}", "counts")
+            raise ConfigError(f"must be as many as the public size, {self.size}", "counts", got=len(counts))
         kept = self.keeps(counts)
         success = True
         if self.growth:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..noise.samplers import Noise, normal_tail
 from .filters import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
 
@@ -35,7 +35,7 @@ def tail_quantile(probability: float) -> float:
     Specification 4.8; bisection on erfc, rounded up.
     """
     if not 1e-40 < probability <= 0.5:
-        raise ConfigError(f"must be in (1e-40, 1/2], got {probability:g}", "probability")
+        raise ConfigError("must be in (1e-40, 1/2]", "probability", got=Shown(f"{probability:g}"))
     low, high = 0.0, 14.0
     for _ in range(80):
         middle = (low + high) / 2
@@ -77,9 +77,9 @@ class ReplacedFilter:
 
     def __post_init__(self) -> None:
         if self.size < 2:
-            raise ConfigError(f"must be at least 2 items, got {self.size}", "tuples")
+            raise ConfigError("must be at least 2 items", "tuples", got=self.size)
         if self.loss.rho_nano < 1 or self.loss.delta_femto < 2:
-            raise ConfigError(f"must have rho > 0 and delta >= 2e-15, got {self.loss}", "loss")
+            raise ConfigError("must have rho > 0 and delta >= 2e-15", "loss", got=self.loss)
 
     @cached_property
     def bar(self) -> tuple[float, float]:
@@ -97,7 +97,7 @@ class ReplacedFilter:
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all t items; each item counts as its own friend."""
         if len(counts) != self.size:
-            raise ConfigError(f"must be the counts of {self.size} items, got {len(counts)}", "counts")
+            raise ConfigError(f"must be the counts of {self.size} items", "counts", got=len(counts))
         threshold, sigma = self.bar
         return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)
 

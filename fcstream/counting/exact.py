@@ -46,11 +46,11 @@ class PointCounts:
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int, width: int = 1) -> None:
         if dimension < 1:
-            raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+            raise ConfigError("must be at least 1", "dimension", got=dimension)
         if radius_squared is not None and not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
-            raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", "radius_squared")
+            raise ConfigError("must be in [1, 2**53)", "radius_squared", got=radius_squared)
         if reach < 1:
-            raise ConfigError(f"must be at least 1, got {reach}", "reach")
+            raise ConfigError("must be at least 1", "reach", got=reach)
         self.dimension = dimension
         self._radius_squared = None if radius_squared is None else float(radius_squared)
         self._reach = reach
@@ -92,7 +92,7 @@ class PointCounts:
             The shape is wrong. Coordinates are not checked here but where records become points.
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+            raise ConfigError(f"must have shape (m, {self.dimension})", "points", got=points.shape)
         if self._broken:
             raise CounterBroken
         if len(points):

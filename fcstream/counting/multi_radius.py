@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..noise.samplers import Noise
 from ..stream.lattice import MAX_RADIUS_SQUARED
 from .exact import FriendCounts, PointCounts
@@ -130,11 +130,11 @@ class LadderCounts(PointCounts):
     def __init__(self, dimension: int, radii_squared: Sequence[int], reach: int = 1) -> None:
         radii = [int(radius) for radius in radii_squared]
         if not 1 <= len(radii) <= MAX_RADII:
-            raise ConfigError(f"must hold 1 to {MAX_RADII} squared radii, got {len(radii)}", "radii_squared")
+            raise ConfigError(f"must hold 1 to {MAX_RADII} squared radii", "radii_squared", got=len(radii))
         if any(b <= a for a, b in itertools.pairwise(radii)):
             raise ConfigError("must be strictly ascending", "radii_squared")
         if radii[0] < 1 or radii[-1] > MAX_RADIUS_SQUARED:
-            raise ConfigError(f"must be in [1, 2**53), got {radii[0]} to {radii[-1]}", "radii_squared")
+            raise ConfigError("must be in [1, 2**53)", "radii_squared", got=Shown(f"{radii[0]} to {radii[-1]}"))
         super().__init__(dimension, radii[-1], reach, width=len(radii))
         self._radii = np.array(radii, np.float64)
 
@@ -241,7 +241,7 @@ class SampledLadderCounts:
 
     def __init__(self, dimension: int, radii_squared: Sequence[int], rate: Fraction, noise: Noise) -> None:
         if not isinstance(rate, Fraction) or not 0 < rate <= 1:
-            raise ConfigError(f"must be a Fraction in (0, 1], got {rate!r}", "rate")
+            raise ConfigError("must be a Fraction in (0, 1]", "rate", got=rate)
         self.rate = rate
         self._everyone = FriendCounts(dimension, None)
         self._sample = LadderCounts(dimension, radii_squared)

@@ -33,11 +33,11 @@ class SampledCounts(ABC):
 
     def __init__(self, dimension: int, radius_squared: int, rate: Fraction, noise: Noise) -> None:
         if dimension < 1:
-            raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+            raise ConfigError("must be at least 1", "dimension", got=dimension)
         if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
-            raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", "radius_squared")
+            raise ConfigError("must be in [1, 2**53)", "radius_squared", got=radius_squared)
         if not isinstance(rate, Fraction) or not SMALLEST_RATE <= rate <= 1:
-            raise ConfigError(f"must be a Fraction in [2**-40, 1], got {rate!r}", "rate")
+            raise ConfigError("must be a Fraction in [2**-40, 1]", "rate", got=rate)
         self.dimension = dimension
         self.rate = rate
         self._radius_squared = float(radius_squared)
@@ -58,7 +58,7 @@ class SampledCounts(ABC):
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         """Add copies of lattice points (m, d) to a pane; they are counted at once or together with later points."""
         if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+            raise ConfigError(f"must have shape (m, {self.dimension})", "points", got=points.shape)
         if self._broken:
             raise CounterBroken
         if len(points) == 0:
@@ -167,9 +167,9 @@ class BlockCounts(SampledCounts):
 
     def __init__(self, dimension: int, radius_squared: int, blocks: int, partners: int, noise: Noise) -> None:
         if not 1 <= blocks <= MAX_BLOCKS or blocks & (blocks - 1):
-            raise ConfigError(f"must be a power of two up to 2**24, got {blocks}", "blocks")
+            raise ConfigError("must be a power of two up to 2**24", "blocks", got=blocks)
         if not 1 <= partners <= blocks or (partners % 2 == 0 and partners != blocks):
-            raise ConfigError(f"must be odd and at most `blocks`={blocks}, or equal to it, got {partners}", "partners")
+            raise ConfigError(f"must be odd and at most `blocks`={blocks}, or equal to it", "partners", got=partners)
         super().__init__(dimension, radius_squared, Fraction(partners, blocks), noise)
         self._blocks, self._block_reach = blocks, partners // 2
 

@@ -31,7 +31,7 @@ def threads() -> int:
     given = os.environ.get("FCSTREAM_THREADS", "")
     if given:
         if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= 1024:
-            raise ConfigError(f"must be an integer in [1, 1024], got {given!r}", "FCSTREAM_THREADS")
+            raise ConfigError("must be an integer in [1, 1024]", "FCSTREAM_THREADS", got=given)
         return int(given)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -40,7 +40,7 @@ def set_threads(count: int | None) -> None:
     """Let long sweeps of this process use `count` threads, in [1, 1024]; None restores the default."""
     global _wanted, _executor
     if count is not None and not 1 <= count <= 1024:
-        raise ConfigError(f"must be in [1, 1024], got {count}", "count")
+        raise ConfigError("must be in [1, 1024]", "count", got=count)
     with _lock:
         _wanted = count
         if _executor is not None and _executor[0] == os.getpid():

@@ -241,9 +241,9 @@ def read_ledger(config: Config, location: str, readers: Iterable[LedgerReader]) 
     if not streams:
         names = ", ".join(map(repr, others)) or "none"
         raise ConfigError(
-            f"must hold the stream {terms.root!r} of the configuration, and holds {names}: name the ledger that "
-            "`[ledger]` names, or leave it out before the first run",
+            f"must hold the stream {terms.root!r} of the configuration, and holds {names}",
             "LEDGER",
+            remedy="name the ledger that `[ledger]` names, or leave it out before the first run",
         )
     return LedgerFacts(location, tuple(streams), Together.of(held), tuple(others))
 

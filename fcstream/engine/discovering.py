@@ -305,7 +305,7 @@ class DiscoveringEngine(KeyedEngine):
 
     def _check_open(self) -> None:
         if self._is_over:
-            raise EngineClosed("the engine is closed: make a new one to go on")
+            raise EngineClosed("the engine is closed", remedy="make a new one to go on")
 
     def _end(self, action: Any) -> Any:
         """Do what ends all engines, and let go of what they shared."""

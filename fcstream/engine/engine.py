@@ -590,7 +590,7 @@ class Engine:
     def _check_open(self) -> None:
         self._abort_if_broken()  # an interrupt may have come before it
         if self._closed:
-            raise EngineClosed("the engine is closed: make a new one to go on")
+            raise EngineClosed("the engine is closed", remedy="make a new one to go on")
 
     def _acknowledge_returned(self) -> None:
         """Acknowledge what was returned to this thread; a closed engine then closes its ledger once nothing is left."""

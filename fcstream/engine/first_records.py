@@ -105,10 +105,10 @@ class InputCheck:
             for (reason, _), n in self.reasons.items():
                 counts[reason] += n
             raise UnusableRecords(
-                f"must hold records that can be used, none of the first {self.lines} {what} can ({most}): check "
-                f"{self._remedy()}; nothing was charged",
+                f"must hold records that can be used, none of the first {self.lines} {what} can ({most})",
                 key,
                 dict(counts),
+                remedy=f"check {self._remedy()}; nothing was charged",
             )
 
     def _remedy(self) -> str:

@@ -83,4 +83,6 @@ class FirstWindow:
         try:
             return self._job.schedule.index_after(int(kept)) - 1
         except ValueError:
-            raise LedgerDamaged(f"the ledger's setting {self._name!r} is no time: `fcstream budget verify`") from None
+            raise LedgerDamaged(
+                f"the ledger's setting {self._name!r} is no time", remedy="`fcstream budget verify`"
+            ) from None

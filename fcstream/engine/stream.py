@@ -21,7 +21,7 @@ from ..config.sections import (
     StreamSection,
     WindowSection,
 )
-from ..errors import BudgetExhausted, BudgetWarning, ConfigError
+from ..errors import BudgetExhausted, BudgetWarning, ConfigError, Shown
 from ..formats.written_frames import library_of, table_like
 from ..ledgers import Ledger, is_foreign, open_ledger, open_reader
 from ..noise.samplers import Noise
@@ -249,7 +249,9 @@ class Stream:
         """
         clock = self.config.window.clock
         if clock != "eof":
-            raise ConfigError(f"must be 'eof' to run data frames, got {clock!r}: see `Stream.engine`", "window.clock")
+            raise ConfigError(
+                "must be 'eof' to run data frames", "window.clock", got=clock, remedy="see `Stream.engine`"
+            )
         check_unopened(self.config)
         first, batches = _batches(frames)
         with self.engine() as engine:
@@ -329,9 +331,9 @@ def _batches(frames: Any) -> tuple[Any, Iterator[Any]]:
 
 def _checked(batch: Any) -> Any:
     if hasattr(batch, "collect"):
-        raise ConfigError("must be collected first: `frame.collect()`", "frames")
+        raise ConfigError("must be collected first", "frames", remedy="`frame.collect()`")
     if library_of(batch) is None:
         raise ConfigError(
-            f"must be data frames of pandas or polars, or tables of Arrow, got {type(batch).__name__}", "frames"
+            "must be data frames of pandas or polars, or tables of Arrow", "frames", got=Shown(type(batch).__name__)
         )
     return batch

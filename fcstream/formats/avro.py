@@ -91,8 +91,9 @@ class AvroMessages:
                 self._known[b""] = self._resolved(schemas, ())
             except Exception as error:  # fastavro raises errors of many types
                 raise ConfigError(
-                    f"must be a file with an Avro schema that does not hold itself ({type(error).__name__}): check it",
+                    f"must be a file with an Avro schema that does not hold itself ({type(error).__name__})",
                     "source.schema_file",
+                    remedy="check it",
                 ) from None
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:

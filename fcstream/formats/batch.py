@@ -251,7 +251,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if self.time_unit not in TIME_UNITS:
-            raise ConfigError(f"must be one of {list(TIME_UNITS)}, got {self.time_unit!r}", "stream.time_unit")
+            raise ConfigError(f"must be one of {list(TIME_UNITS)}", "stream.time_unit", got=self.time_unit)
 
 
 def _written(place: FieldPath | EnvelopeField) -> str:

@@ -41,13 +41,14 @@ class CsvDialect:
     def __post_init__(self) -> None:
         delimiter = self.delimiter
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in _NEVER or delimiter.isalnum():
-            raise ConfigError(f"must be one character such as ';' or '\\t', got {delimiter!r}", "source.delimiter")
+            raise ConfigError("must be one character such as ';' or '\\t'", "source.delimiter", got=delimiter)
         if self.decimal not in (".", ","):
-            raise ConfigError(f"must be '.' or ',', got {self.decimal!r}", "source.decimal")
+            raise ConfigError("must be '.' or ','", "source.decimal", got=self.decimal)
         if delimiter == self.decimal:
             raise ConfigError(
-                f"must not be the decimal sign {delimiter!r} too: set `source.decimal` or `source.delimiter`",
+                f"must not be the decimal sign {delimiter!r} too",
                 "source.delimiter",
+                remedy="set `source.decimal` or `source.delimiter`",
             )
         try:
             b" ".decode(self.encoding, "replace")
@@ -55,11 +56,10 @@ class CsvDialect:
             pass
         except (LookupError, ValueError):
             raise ConfigError(
-                f"must be a text encoding that Python knows, such as 'latin-1', got {self.encoding!r}",
-                "source.encoding",
+                "must be a text encoding that Python knows, such as 'latin-1'", "source.encoding", got=self.encoding
             ) from None
         if self._name in _NO_FILES:
-            raise ConfigError(f"must be an encoding of files, got {self.encoding!r}", "source.encoding")
+            raise ConfigError("must be an encoding of files", "source.encoding", got=self.encoding)
         if len(set(self.header)) < len(self.header):
             raise ConfigError("must name each column once", "source.header")
 

@@ -288,7 +288,9 @@ class CsvRows:
             raise ConfigError(_lacking(absent, columns, dialect))
         twice = next((name for name in wanted if columns.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"the first line must name the column {twice!r} once: rename the others, or delete them")
+            raise ConfigError(
+                f"the first line must name the column {twice!r} once", remedy="rename the others, or delete them"
+            )
         self._columns = [columns.index(name) for name in wanted]
         self._numbers: frozenset[str] = frozenset()  # what is written with a decimal comma
         if dialect.decimal == ",":

@@ -221,9 +221,10 @@ def parse_envelope_field(text: str, key: str) -> EnvelopeField:
     if part == "header" and rest:
         return EnvelopeField(part, header=rest)
     raise ConfigError(
-        "must be '@topic', '@topic:N' (a level, from 0), '@key', '@header:NAME' or '@broker', or a field of the "
-        f"message, in double quotes if its name begins with @, got {text!r}",
+        "must be '@topic', '@topic:N' (a level, from 0), '@key', '@header:NAME' or '@broker', or a "
+        "field of the message, in double quotes if its name begins with @",
         key,
+        got=text,
     )
 
 

@@ -94,7 +94,8 @@ def parse_path(text: str, key: str) -> FieldPath | EnvelopeField:
 
 def _odd(text: str, key: str) -> ConfigError:
     return ConfigError(
-        f"must be a field such as 'temp', 'data.temp', 'acc[0]', or '\"a.b\"' for a name that holds a dot, with at "
-        f"most {MAX_STEPS} steps, got {text!r}",
+        "must be a field such as 'temp', 'data.temp', 'acc[0]', or '\"a.b\"' for a name that holds "
+        f"a dot, with at most {MAX_STEPS} steps",
         key,
+        got=text,
     )

@@ -63,7 +63,7 @@ def float_messages(schema: Schema) -> LineDecoder:
     """Make the decoder of messages of packed rows; see `decoder_for`."""
     if schema.labels or schema.time_unit != "ms":
         raise ConfigError(
-            "'floats' hold times in ms and numbers, no users, keys or texts: use 'arrow'", "source.format"
+            "'floats' hold times in ms and numbers, no users, keys or texts", "source.format", remedy="use 'arrow'"
         )
     schema.refuse_envelopes("messages in the format 'floats'")
     schema.refuse_elements("messages in the format 'floats'")

@@ -196,7 +196,7 @@ def messages(
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", "source.schema_file") from None
     except DecodeError:
-        raise ConfigError(f"must be a set of descriptors: {_REMEDY}", "source.schema_file") from None
+        raise ConfigError("must be a set of descriptors", "source.schema_file", remedy=_REMEDY) from None
     return ProtobufMessages(schema, message_type(found, message), framing == "confluent")
 
 
@@ -216,7 +216,7 @@ def message_type(found: Any, name: str) -> ProtobufType:
         for file in found.file:
             pool.Add(file)
     except TypeError:
-        raise ConfigError(f"must hold all that its files import: {_REMEDY}", "source.schema_file") from None
+        raise ConfigError("must hold all that its files import", "source.schema_file", remedy=_REMEDY) from None
     places = {path: indexes for file in found.file for path, indexes in _places(file.message_type, file.package, ())}
     if name not in places:
         names = ", ".join(list(places)[:_SHOWN]) + (", ..." if len(places) > _SHOWN else "")

@@ -110,7 +110,7 @@ def find(name: str) -> Format:
     ConfigError
     """
     if name not in FORMATS:
-        raise ConfigError(f"must be one of {list(get_args(FormatName))}, got {name!r}", "source.format")
+        raise ConfigError(f"must be one of {list(get_args(FormatName))}", "source.format", got=name)
     return FORMATS[name]
 
 
@@ -127,7 +127,9 @@ def make_decoder(name: str, schema: Schema, options: Mapping[str, Any]) -> LineD
         if key not in row.keys:
             owners = [repr(other) for other, each in FORMATS.items() if key in each.keys]
             raise ConfigError(
-                f"belongs to format = {' or '.join(owners)}, the format is {name!r}: leave it out", f"source.{key}"
+                f"belongs to format = {' or '.join(owners)}, the format is {name!r}",
+                f"source.{key}",
+                remedy="leave it out",
             )
     for key in row.required:
         if key not in options:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .batch import Batch, Rejection, Schema, batch_from_cells
 from .cells import EXACT, Role, composed_labels, plain, read
 from .frames import FloatTypes, batch_of_frame, columns_of, feature_columns
@@ -63,7 +63,7 @@ def read_push(
 
 def _times(values: Any, key: str) -> NDArray[Any]:
     if getattr(values, "ndim", 1) > 1:
-        raise ConfigError(f"must have shape (n,), got {values.shape}", key)
+        raise ConfigError("must have shape (n,)", key, got=values.shape)
     column = as_column(values)
     if column.dtype.kind == "m":
         raise ConfigError(_SPANS, key)
@@ -73,7 +73,7 @@ def _times(values: Any, key: str) -> NDArray[Any]:
 def _labels(values: Any, n: int, key: str) -> NDArray[Any]:
     column = as_column(values)
     if len(column) != n:
-        raise ConfigError(f"must have {n} entries, got {len(column)}", key)
+        raise ConfigError(f"must have {n} entries", key, got=len(column))
     return column
 
 
@@ -95,10 +95,10 @@ def _split(points: Any, n: int, schema: Schema) -> tuple[dict[str, NDArray[Any]]
     elif is_text and not any(isinstance(row, _ROW) for row in rows):
         rows = [(row,) for row in rows]
     if len(rows) != n:
-        raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
+        raise ConfigError(f"must have {n} rows", "points", got=len(rows))
     shaped = [isinstance(row, _ROW) and getattr(row, "ndim", 1) == 1 and len(row) == len(names) for row in rows]
     if n and not any(shaped):  # one row of another shape is rejected; if all are, the caller made a mistake
-        raise ConfigError(f"must have rows of {len(names)} values each, got none", "points")
+        raise ConfigError(f"must have rows of {len(names)} values each", "points", got=Shown("none"))
     cells = list(zip(*(row for row, fits in zip(rows, shaped, strict=True) if fits), strict=True)) or [()] * len(names)
     return dict(zip(names, map(as_objects, cells), strict=True)), np.array(shaped, np.bool_)
 
@@ -109,7 +109,7 @@ def _listed(points: Any, n: int, is_text: bool, wanted: str) -> list[Any]:
     if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(wanted, "points")
     if isinstance(points, np.ndarray) and points.ndim > 1 and points.dtype.kind in "iuf":
-        raise ConfigError(f"{wanted}, got an array of shape {points.shape}", "points")
+        raise ConfigError(wanted, "points", got=Shown(f"an array of shape {points.shape}"))
     return cells_of(as_column(points)) if getattr(points, "ndim", 1) == 1 else list(points)
 
 
@@ -154,7 +154,7 @@ def read_positions(values: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.b
     column = _labels(values, n, "positions")
     if column.dtype.kind in "mM":
         held = "time spans" if column.dtype.kind == "m" else "moments, of which several may lie in one millisecond"
-        raise ConfigError(f"must hold whole numbers, got {held}: convert them first", "positions")
+        raise ConfigError("must hold whole numbers", "positions", got=Shown(held), remedy="convert them first")
     if column.dtype.kind in "iu" and not np.ma.isMaskedArray(column):
         good = (column < _MOST) & (column > -_MOST) if column.dtype.itemsize == 8 else np.ones(n, np.bool_)
         return np.where(good, column, 0).astype(np.int64), good

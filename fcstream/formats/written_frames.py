@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .frames import columns_of
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -40,7 +40,7 @@ def table_like(table: Any, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> 
     name = library_of(table)
     if name is None:
         raise ConfigError(
-            f"must be a data frame of pandas or polars, or a table of Arrow, got {type(table).__name__}", "frame"
+            "must be a data frame of pandas or polars, or a table of Arrow", "frame", got=Shown(type(table).__name__)
         )
     batch = name == "pyarrow" and isinstance(table, import_module(name).RecordBatch)
     return table_of(name, columns, is_batch=batch)
@@ -62,14 +62,12 @@ def table_of(name: str | None, columns: Mapping[str, tuple[str, Sequence[Any]]],
             for title, (kind, cells) in columns.items()
         }
     if name not in LIBRARIES:
-        raise ConfigError(
-            f"must be {', '.join(map(repr, LIBRARIES[:-1]))} or {LIBRARIES[-1]!r}, got {name!r}", "library"
-        )
+        raise ConfigError(f"must be {', '.join(map(repr, LIBRARIES[:-1]))} or {LIBRARIES[-1]!r}", "library", got=name)
     try:
         library = import_module(name)
     except ImportError:
         raise ConfigError(
-            f"must be a library that is installed, {name} is not: leave it out, or install it", "library"
+            f"must be a library that is installed, {name} is not", "library", remedy="leave it out, or install it"
         ) from None
     if name == "pandas":
         kinds = {"time": "datetime64[ms, UTC]", "text": object, "number": "float64", "flag": "boolean"}

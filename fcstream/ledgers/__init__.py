@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from ..runtime.interpolation import is_url
 from .base import (
     Charge,
@@ -92,7 +92,9 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
         return SQLiteLedger(location, terms)
     if is_foreign(url):
         if terms.group is not None:
-            raise ConfigError("needs a ledger in SQLite or PostgreSQL, got one of another package", "budget.group")
+            raise ConfigError(
+                "needs a ledger in SQLite or PostgreSQL", "budget.group", got=Shown("one of another package")
+            )
         return _foreign(scheme).load()(location, terms)  # type: ignore[no-any-return]
     from .postgres.ledger import PostgresLedger
 
@@ -124,9 +126,9 @@ def check_scheme(url: str) -> tuple[str, str]:
         return scheme, location
     # The rest of the URL could hold a password.
     raise ConfigError(
-        f"must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:', got "
-        f"scheme {scheme if scheme.isalnum() else ''!r}",
+        "must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:'",
         "ledger.url",
+        got=Shown(f"scheme {scheme if scheme.isalnum() else ''!r}"),
     )
 
 

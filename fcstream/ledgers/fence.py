@@ -55,7 +55,8 @@ class Fence:
             names = os.stat(self._ledger).st_nlink
             if names > 1:
                 raise LedgerError(
-                    f"{self._ledger} has {names} names (hard links), and each would have a lock of its own: keep one"
+                    f"{self._ledger} has {names} names (hard links), and each would have a lock of its own",
+                    remedy="keep one",
                 )
             while True:
                 self._opened = FileIO(self.path, "r+", opener=_opener)
@@ -68,12 +69,12 @@ class Fence:
                 self.release()  # somebody removed it meanwhile
         except BlockingIOError:
             raise LedgerInUse(
-                f"{self._ledger} is in use: one engine at a time; stop the other, or use another ledger"
+                f"{self._ledger} is in use: one engine at a time", remedy="stop the other, or use another ledger"
             ) from None
         except OSError as error:
             raise LedgerError(
-                f"{self._ledger} cannot be locked: {self.path}: {error.strerror}; use a local disk, and make this a "
-                "file that this user may write, or delete it"
+                f"{self._ledger} cannot be locked: {self.path}: {error.strerror}",
+                remedy="use a local disk, and make this a file that this user may write, or delete it",
             ) from None
 
     def watch(self) -> None:
@@ -100,7 +101,7 @@ class Fence:
             elif places != self._places:
                 self._lost = f"or {self.path} was removed or replaced while this process had it open"
         if self._lost:
-            raise LedgerTaken(f"{self._ledger} {self._lost}: {_REMEDY}")
+            raise LedgerTaken(f"{self._ledger} {self._lost}", remedy=_REMEDY)
 
     @property
     def is_lost(self) -> bool:
@@ -113,7 +114,7 @@ class Fence:
         """Return the error for what was found elsewhere, after which all is refused; `check` may know it better."""
         self.check()
         self._lost = self._lost or why
-        return LedgerTaken(f"{self._ledger} {self._lost}: {_REMEDY}")
+        return LedgerTaken(f"{self._ledger} {self._lost}", remedy=_REMEDY)
 
     def release(self) -> None:
         """Let go of the lock. May be called more than once, also where an interrupt ended the first call."""

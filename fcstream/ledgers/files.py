@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, Shown
 from ..runtime.undo import on_error
 from .base import WRONG_CONTENT
 from .fence import Fence
@@ -56,7 +56,8 @@ class LedgerFile:
         `fcstream.ledgers.sqlite.sums`.
     """
 
-    def __init__(self, path: str, *, create: bool) -> None:
+    def __init__(self, path: str, *, create: bool, name: str = "") -> None:
+        name = name or path
         real = os.path.realpath(path)  # the working directory may change; logs lie beside the file, not beside a link
         if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
             RollbackGuard(f"{real}-witness").check_absence()
@@ -81,13 +82,13 @@ class LedgerFile:
         self.fence.take()
         with on_error(self.fence.release):
             refuse_lost_log(path)
-            self.db = connect(path)
+            self.db = connect(path, name)
             self._inode = _inode(path)
             self.fence.watch()
             _FILES.append(self)  # whatever interrupts: a connection must not be left to the garbage collector
         try:
-            with translated_errors(path):
-                self._prepare(path)
+            with translated_errors(name):
+                self._prepare(name)
         except LedgerInUse:
             self.db.close()  # this connection never had the log open, so closing it merges nothing
             self.fence.release()
@@ -103,8 +104,10 @@ class LedgerFile:
         return False
 
     @classmethod
-    def share(cls, path: str, guest: object, *, create: bool) -> LedgerFile:
+    def share(cls, path: str, guest: object, *, create: bool, name: str = "") -> LedgerFile:
         """Return the file, opened if this process has not opened it yet, for a guest that must `leave` it later.
+
+        Errors name the path, or another `name`.
 
         Raises
         ------
@@ -125,7 +128,7 @@ class LedgerFile:
                     _FILES.remove(found)
                     found = None
             if found is None:
-                found = cls(path, create=create)
+                found = cls(path, create=create, name=name)
             found.share_again(guest)
             return found
 
@@ -142,7 +145,7 @@ class LedgerFile:
         LedgerInUse
         """
         if stream in self._streams:
-            raise LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
+            raise LedgerInUse(f"{path} is in use: one engine at a time", remedy="stop the other, or use another ledger")
         self._streams[stream] = guest
 
     def holds(self, stream: str) -> bool:
@@ -260,12 +263,14 @@ class LedgerFile:
         if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             if RollbackGuard(f"{self.path}-witness").seen()[0]:
                 raise LedgerDamaged(
-                    f"{path} is damaged: it was a ledger, but its first page is not a ledger's; restore a copy"
+                    f"{path} is damaged: it was a ledger, but its first page is not a ledger's", remedy="restore a copy"
                 )
-            raise LedgerMismatch(f"{path} is a database of another program: choose another `ledger.url`")
+            raise LedgerMismatch(f"{path} is a database of another program", remedy="choose another `ledger.url`")
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
-            raise LedgerError(f"{path} must allow a write-ahead log, got journal mode {mode!r}: use a local disk")
+            raise LedgerError(
+                f"{path} must allow a write-ahead log", got=Shown(f"journal mode {mode!r}"), remedy="use a local disk"
+            )
         self._flushes = False
         self._flush(True)
         db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
@@ -361,8 +366,8 @@ def refuse_lost_log(path: str) -> None:
         return  # not our ledger, or a damaged one: opening it will tell
     if row == ("open",):
         raise LedgerDamaged(
-            f"{path} was not closed and its {real}-wal is missing: charges are lost; restore both files together, or "
-            "end this stream and start one under a new name and budget"
+            f"{path} was not closed and its {real}-wal is missing: charges are lost",
+            remedy="restore both files together, or end this stream and start one under a new name and budget",
         )
 
 
@@ -375,12 +380,14 @@ def find_file(path: str, *, create: bool) -> None:
     """
     real = os.path.realpath(path)
     if os.path.isdir(path):
-        raise LedgerError(f"{path} must be a file, it is a directory: change `ledger.url`")
+        raise LedgerError(f"{path} must be a file, it is a directory", remedy="change `ledger.url`")
     if not create and not os.path.exists(path):
         raise LedgerError(f"{path} does not exist: there is no ledger to look at")
     if not os.path.exists(path):
         if os.path.exists(f"{real}-wal"):
-            raise LedgerDamaged(f"{path} is missing, its log {real}-wal is there: charges are lost; restore both files")
+            raise LedgerDamaged(
+                f"{path} is missing, its log {real}-wal is there: charges are lost", remedy="restore both files"
+            )
         # Never open and close a file that may be a ledger in use: closing any descriptor of a file drops all locks that
         # this process has on it.
         try:
@@ -391,8 +398,8 @@ def find_file(path: str, *, create: bool) -> None:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
 
 
-def connect(path: str) -> sqlite3.Connection:
-    with translated_errors(path):
+def connect(path: str, name: str = "") -> sqlite3.Connection:
+    with translated_errors(name or path):
         return sqlite3.connect(os.path.realpath(path), timeout=0.5, isolation_level=None, check_same_thread=False)
 
 
@@ -428,7 +435,7 @@ def translated_errors(path: str) -> Iterator[None]:
         raise _ledger_error(path, error) from None
     except WRONG_CONTENT:
         raise LedgerDamaged(
-            f"{path} is damaged: it holds a value that this version does not write; restore a copy"
+            f"{path} is damaged: it holds a value that this version does not write", remedy="restore a copy"
         ) from None
 
 
@@ -436,7 +443,7 @@ def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
     text, code = str(error), getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
+        return LedgerInUse(f"{path} is in use: one engine at a time", remedy="stop the other, or use another ledger")
     if primary == sqlite3.SQLITE_FULL:
         return LedgerError(f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge")
     if primary == sqlite3.SQLITE_NOTADB:
@@ -446,4 +453,4 @@ def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
         return LedgerDamaged(f"{path} is damaged: {text if primary is not None else 'a value cannot be read'}")
     if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):  # which some systems call a fault of the disk
         primary = sqlite3.SQLITE_READONLY
-    return LedgerError(f"{path} cannot be used: {text}; {_REMEDIES.get(primary, _OTHERWISE)}")
+    return LedgerError(f"{path} cannot be used: {text}", remedy=_REMEDIES.get(primary, _OTHERWISE))

@@ -98,8 +98,9 @@ def check_group(location: str, found: Terms[Any], wanted: Terms[Any]) -> None:
         return
     if not same:
         raise LedgerMismatch(
-            f"{location}: group {wanted.group!r} is too like {found.group!r} of stream {found.stream!r}: write "
-            "`budget.group` as there, or choose another name"
+            f"group {wanted.group!r} is too like {found.group!r} of stream {found.stream!r}",
+            remedy="write `budget.group` as there, or choose another name",
+            where=location,
         )
     caps = [(terms.capacity, terms.total) for terms in (found, wanted)]
     is_raised = not wanted.capacity.fits(found.capacity) or (found.total is None) != (wanted.total is None)
@@ -111,9 +112,10 @@ def check_group(location: str, found: Terms[Any], wanted: Terms[Any]) -> None:
             for unit, (capacity, total) in zip((found.unit, wanted.unit), caps, strict=True)
         ]
         raise LedgerMismatch(
-            f"{location}: stream {found.stream!r} of group {wanted.group!r} has {what[0]}, the configuration of "
-            f"{wanted.stream!r} says {what[1]}: streams of a group share filters, so state the same `stream.unit` and "
-            "the same caps in `budget`"
+            f"stream {found.stream!r} of group {wanted.group!r} has {what[0]}, the configuration of "
+            f"{wanted.stream!r} says {what[1]}: streams of a group share filters, so state the same "
+            "`stream.unit` and the same caps in `budget`",
+            where=location,
         )
 
 
@@ -138,8 +140,9 @@ def check_sums(location: str, terms: Terms[Any], blocks: Iterable[Mapping[str, P
         spent = sum_of(each[block] for each in held if block in each)
         if not spent.fits(terms.cap(block)):
             raise LedgerDamaged(
-                f"{location}: the streams of group {terms.group!r} have spent {spent} of block {block} together, which "
-                f"is past the cap {terms.cap(block)}"
+                f"the streams of group {terms.group!r} have spent {spent} of block {block} together, "
+                f"which is past the cap {terms.cap(block)}",
+                where=location,
             )
 
 

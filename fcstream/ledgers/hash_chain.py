@@ -162,15 +162,15 @@ class JournalReplay:
         self.count += 1
         self._chain = link(self._chain, row)
         if row.seq != self.count or self._chain != chain:
-            raise LedgerDamaged(f"{self.location}: journal row {row.seq} does not follow from the rows before it")
+            raise LedgerDamaged(f"journal row {row.seq} does not follow from the rows before it", where=self.location)
         if self._is_retired or (row.seq == 0) != (self._terms is None) or (row.seq == 0 and row.kind != "terms"):
-            raise LedgerDamaged(f"{self.location}: journal row {row.seq} ({row.kind}) is out of order")
+            raise LedgerDamaged(f"journal row {row.seq} ({row.kind}) is out of order", where=self.location)
         try:
             self._follow(row)
         except LedgerDamaged:
             raise
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise LedgerDamaged(f"{self.location}: journal row {row.seq} ({row.kind}) cannot be read") from None
+            raise LedgerDamaged(f"journal row {row.seq} ({row.kind}) cannot be read", where=self.location) from None
 
     def _follow(self, row: Row) -> None:
         if row.kind == "terms":
@@ -187,7 +187,7 @@ class JournalReplay:
         after = _step(self._windows.get(key), row)
         if after is None:
             raise LedgerDamaged(
-                f"{self.location}: journal row {row.seq} ({row.kind}) is out of order for window {row.open_ms}"
+                f"journal row {row.seq} ({row.kind}) is out of order for window {row.open_ms}", where=self.location
             )
         self._windows[key] = after
         if row.kind == "charge":
@@ -204,16 +204,18 @@ class JournalReplay:
         fixed = [(each.stream, each.unit, each.specification, each.group) for each in (old, new)]
         caps = zip(_caps(old), _caps(new), strict=True)
         if fixed[0] != fixed[1] or not all(_is_at_most(after, before) for (_, before), (_, after) in caps):
-            raise LedgerDamaged(f"{self.location}: journal row {row.seq} raises a cap or changes a specification")
+            raise LedgerDamaged(f"journal row {row.seq} raises a cap or changes a specification", where=self.location)
         for block, spent in self._blocks.items():
             if not spent.fits(new.cap(block)):
                 raise LedgerDamaged(
-                    f"{self.location}: journal row {row.seq} takes the cap below what block {block} spent"
+                    f"journal row {row.seq} takes the cap below what block {block} spent", where=self.location
                 )
 
     def _keep(self, row: Row) -> None:
         if row.blocks in self._settings:
-            raise LedgerDamaged(f"{self.location}: journal row {row.seq} keeps setting {row.blocks!r} a second time")
+            raise LedgerDamaged(
+                f"journal row {row.seq} keeps setting {row.blocks!r} a second time", where=self.location
+            )
         self._settings[row.blocks] = row.body.decode()
 
     def _charge(self, row: Row) -> None:
@@ -222,14 +224,16 @@ class JournalReplay:
         for block in filter(None, row.blocks.split(",")):
             total = self._blocks.get(block, PrivacyLoss()) + loss
             if not total.fits(self._terms.cap(block)):
-                raise LedgerDamaged(f"{self.location}: journal row {row.seq} takes block {block} past its capacity")
+                raise LedgerDamaged(f"journal row {row.seq} takes block {block} past its capacity", where=self.location)
             self._blocks[block] = total
 
     def _refund(self, row: Row, blocks: str) -> None:
         refund = PrivacyLoss(row.rho, row.delta)
         for block in filter(None, blocks.split(",")):
             if not refund.fits(self._blocks[block]):
-                raise LedgerDamaged(f"{self.location}: journal row {row.seq} refunds more than block {block} has spent")
+                raise LedgerDamaged(
+                    f"journal row {row.seq} refunds more than block {block} has spent", where=self.location
+                )
             self._blocks[block] = self._blocks[block] - refund
 
     def compare(
@@ -247,18 +251,18 @@ class JournalReplay:
             The message names the first part that disagrees.
         """
         if terms != self._terms:
-            raise LedgerDamaged(f"{self.location}: its terms disagree with the journal")
+            raise LedgerDamaged("its terms disagree with the journal", where=self.location)
         for block, rho, delta in blocks:
             spent = self._blocks.pop(block, None)
             if spent is None or (rho, delta) != spent.parts:
-                raise LedgerDamaged(f"{self.location}: block {block} disagrees with the journal")
+                raise LedgerDamaged(f"block {block} disagrees with the journal", where=self.location)
         for opens, closes, state in windows:
             if state != self._windows.pop((opens, closes), None):
-                raise LedgerDamaged(f"{self.location}: window {opens} disagrees with the journal")
+                raise LedgerDamaged(f"window {opens} disagrees with the journal", where=self.location)
         if self._blocks or self._windows:
-            raise LedgerDamaged(f"{self.location}: blocks or windows of the journal are missing from their tables")
+            raise LedgerDamaged("blocks or windows of the journal are missing from their tables", where=self.location)
         if settings != self._settings:
-            raise LedgerDamaged(f"{self.location}: the settings disagree with the journal")
+            raise LedgerDamaged("the settings disagree with the journal", where=self.location)
 
 
 def _step(state: State | None, row: Row) -> State | None:

@@ -135,7 +135,7 @@ class History:
                 nothing = self._kind(0, 0)
                 window = found[key] = WindowHistory(row.open_ms, row.close_ms, gross=nothing, net=nothing)
             if min(row.rho, row.delta) < 0:
-                raise LedgerDamaged(f"journal row {row.seq} is negative: run `fcstream budget verify`")
+                raise LedgerDamaged(f"journal row {row.seq} is negative", remedy="run `fcstream budget verify`")
             if row.kind in ("charge", "folded"):
                 window.gross = window.net = self._kind(row.rho, row.delta)
                 window.blocks, window.charged = blocks_of(row), True
@@ -174,7 +174,7 @@ class History:
         """Return a block and the windows that were charged to it; with None, the unit's most charged block."""
         spent = self.spent()
         if block is not None and block not in spent:
-            raise ConfigError(f"must be a block that was charged, got {block!r}", "block")
+            raise ConfigError("must be a block that was charged", "block", got=block)
         if block is None:
             spent.pop(TOTAL_BLOCK, None)
             block = max(spent, key=lambda name: spent[name].parts, default="")
@@ -227,7 +227,9 @@ class History:
     def _refund(self, window: WindowHistory, row: Row) -> None:
         refund = self._kind(row.rho, row.delta)
         if not refund.fits(window.net):
-            raise LedgerDamaged(f"journal row {row.seq} refunds more than was charged: run `fcstream budget verify`")
+            raise LedgerDamaged(
+                f"journal row {row.seq} refunds more than was charged", remedy="run `fcstream budget verify`"
+            )
         window.net = window.net - refund
 
 

@@ -64,8 +64,9 @@ class MemoryLedger:
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise LedgerError(
-                "the ledger in memory was opened before a fork, and a copy of it would spend the same budget again: "
-                "open the engine in the process that uses it, or name a ledger that processes share (`ledger.url`)"
+                "the ledger in memory was opened before a fork, and a copy of it would spend the same budget again",
+                remedy="open the engine in the process that uses it, or name a ledger that "
+                "processes share (`ledger.url`)",
             )
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:

@@ -114,7 +114,9 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
 def _later_names(location: str, stream: str, parts: list[str], listed: Iterable[str]) -> list[str]:
     """Choose new names for retired sibling streams: all get the same number, which no other retired stream has."""
     if not parts:
-        raise LedgerMismatch(f"{location} has no stream {stream!r} to retire; name the whole stream, without a key")
+        raise LedgerMismatch(
+            f"{location} has no stream {stream!r} to retire", remedy="name the whole stream, without a key"
+        )
     taken, number = set(listed), 1
     while any(f"{part} (retired {number})" in taken for part in parts):
         number += 1

@@ -168,11 +168,14 @@ class RollbackGuard:
         if seen:
             if self._number > 1:
                 raise LedgerDamaged(
-                    f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows of: an older copy "
-                    "was put in its place and charges are forgotten; restore the newest one"
+                    f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows "
+                    "of: an older copy was put in its place and charges are forgotten",
+                    remedy="restore the newest one",
                 )
             remedy = remedy or "restore it; or remove that file too and start a stream under a new name and budget"
-            raise LedgerDamaged(f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it: {remedy}")
+            raise LedgerDamaged(
+                f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it", remedy=remedy
+            )
 
     def check(
         self,
@@ -196,14 +199,16 @@ class RollbackGuard:
         ledger = self._ledger
         if count > seq:
             raise LedgerDamaged(
-                f"{ledger} has {seq} journal rows, {self.path} has seen {count}: an older copy was put in its place "
-                f"and charges are forgotten; {remedy}"
+                f"{ledger} has {seq} journal rows, {self.path} has seen {count}: an older copy was "
+                "put in its place and charges are forgotten",
+                remedy=remedy,
             )
         known = chain if count == seq else chain_at(count)
         if count and known is not None and known != link:
             raise LedgerDamaged(
-                f"{ledger} differs at journal row {count} from what {self.path} has seen: it is the ledger of another "
-                "history; restore the right one"
+                f"{ledger} differs at journal row {count} from what {self.path} has seen: it is the "
+                "ledger of another history",
+                remedy="restore the right one",
             )
 
     def note(self, seq: int, chain: bytes) -> None:

@@ -66,8 +66,9 @@ def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     subject = f"{location}, stream {found.stream!r}," if found.stream != wanted.stream else location
     if found.root != wanted.root:
         raise LedgerMismatch(
-            f"{subject} is too like stream {wanted.stream!r}: names that differ only in the case or width of letters "
-            "would give one stream two budgets; write `stream.name` as before"
+            f"{subject} is too like stream {wanted.stream!r}: names that differ only in the case or "
+            "width of letters would give one stream two budgets",
+            remedy="write `stream.name` as before",
         )
     different = changes(found.specification, wanted.specification)
     if found.unit != wanted.unit and not any(change.key == "stream.unit" for change in different):
@@ -75,15 +76,17 @@ def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     if different:
         ledger = "LEDGER" if "://" in location else shlex.quote(location)  # a server's location has no login
         raise LedgerMismatch(
-            f"{subject} was made with another specification: {listed(different)}; the same records would get a fresh "
-            f"budget: restore it, or give up the old one with "
-            f"`fcstream budget retire {ledger} {shlex.quote(found.root)}`"
+            f"{subject} was made with another specification: {listed(different)}; the same records "
+            "would get a fresh budget",
+            remedy=f"restore it, or give up the old one with `fcstream budget retire {ledger} "
+            f"{shlex.quote(found.root)}`",
         )
     raised = _raised(found, wanted)
     if raised:
         raise LedgerMismatch(
-            f"{subject} guarantees {_cap(found)} for ever, but the configuration says {_cap(wanted)}: "
-            f"{listed(raised)}; a cap that was promised cannot grow: restore `budget`"
+            f"{subject} guarantees {_cap(found)} for ever, but the configuration says "
+            f"{_cap(wanted)}: {listed(raised)}; a cap that was promised cannot grow",
+            remedy="restore `budget`",
         )
 
 
@@ -107,9 +110,10 @@ def check_keys_named(location: str, sibling_streams: Iterable[str], wanted: Term
     former = sorted(name for name in sibling_streams if name not in ours)
     if former:
         raise LedgerMismatch(
-            f"{location} holds {len(former)} keys that `stream.keys` does not name any more, such as {former[0]!r}, "
-            "and they hold a share of the budget: name them again, or promise by `stream.keys_per_user` how many keys, "
-            "earlier ones included, the records of one user can have"
+            f"{location} holds {len(former)} keys that `stream.keys` does not name any more, such as "
+            f"{former[0]!r}, and they hold a share of the budget",
+            remedy="name them again, or promise by `stream.keys_per_user` how many keys, earlier "
+            "ones included, the records of one user can have",
         )
 
 
@@ -176,8 +180,9 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     """
     if not spent.fits(wanted.capacity) or (wanted.total is not None and not total.fits(wanted.total)):
         raise LedgerMismatch(
-            f"{location}, stream {wanted.stream!r}: it has spent {spent} already, but the configuration says "
-            f"{_cap(wanted)}: a cap cannot be lowered below what is spent; raise `budget`, or declare fewer keys"
+            f"{location}, stream {wanted.stream!r}: it has spent {spent} already, but the "
+            f"configuration says {_cap(wanted)}: a cap cannot be lowered below what is spent",
+            remedy="raise `budget`, or declare fewer keys",
         )
 
 

@@ -96,7 +96,7 @@ class UserKeyPlace(NamedTuple):
             except OSError as error:
                 raise LedgerError(f"{self.name} cannot be read: {error.strerror}") from None
             if stat.S_ISREG(mode) and mode & 0o077:
-                raise LedgerError(f"{self.name} can be read by others: chmod 600 {self.name}")
+                raise LedgerError(f"{self.name} can be read by others", remedy=f"chmod 600 {self.name}")
         if not _HEX.fullmatch(text.strip()):
             raise ConfigError(f"{self.text} must hold {_DIGITS}, and holds something else", _OPTION)
         return bytes.fromhex(text.strip())
@@ -123,8 +123,8 @@ class UserKeyPlace(NamedTuple):
             sync_folder(os.path.dirname(self.name) or ".")
         except OSError as error:
             raise LedgerError(
-                f"{self.name} cannot be made: {error.strerror}; put {_DIGITS}, there with mode 600, or name another "
-                f"place in `{_OPTION}`"
+                f"{self.name} cannot be made: {error.strerror}",
+                remedy=f"put {_DIGITS}, there with mode 600, or name another place in `{_OPTION}`",
             ) from None
         found = self.read()
         assert found is not None
@@ -151,8 +151,8 @@ def known_key(place: UserKeyPlace, ledger: _Kept) -> bytes | None:
         if kept is None:
             return None
         raise LedgerMismatch(
-            f"{place.name} is missing: users are known by it, and another key would choose anew for each of them; put "
-            f"it back, or end stream {ledger.terms.root!r} and start one under a new name and budget"
+            f"{place.name} is missing: users are known by it, and another key would choose anew for each of them",
+            remedy=f"put it back, or end stream {ledger.terms.root!r} and start one under a new name and budget",
         )
     key = derived(secret, ledger.terms.root)
     _compare(kept or check_value(key), key, place, ledger)
@@ -174,8 +174,8 @@ def stream_key(place: UserKeyPlace, ledger: Ledger) -> bytes:
 def _compare(kept: str, key: bytes, place: UserKeyPlace, ledger: _Kept) -> None:
     if kept != check_value(key):
         raise LedgerMismatch(
-            f"`{_OPTION}` is not the key of stream {ledger.terms.root!r}: {place.text} holds another; put the first "
-            "one back, which all processes of the stream share"
+            f"`{_OPTION}` is not the key of stream {ledger.terms.root!r}: {place.text} holds another",
+            remedy="put the first one back, which all processes of the stream share",
         )
 
 

@@ -113,7 +113,7 @@ class _Rounded(Function):
 
 def _check_fineness(parts: int) -> None:
     if not 1 <= parts <= MAX_FINENESS:
-        raise ConfigError(f"must be in [1, {MAX_FINENESS}], got {parts}", "parts")
+        raise ConfigError(f"must be in [1, {MAX_FINENESS}]", "parts", got=parts)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Distance(_Rounded):
     def check(self, dimension: int, reach: int) -> None:
         _check_fineness(self.parts)
         if len(self.to) != dimension:
-            raise ConfigError(f"must have {dimension} coordinates, got {len(self.to)}", "to")
+            raise ConfigError(f"must have {dimension} coordinates", "to", got=len(self.to))
         _check_size(self.to, "to")
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
@@ -223,14 +223,14 @@ class Box(_Rounded):
         _check_fineness(self.parts)
         for name, values in (("center2", self.center2), ("half2", self.half2)):
             if len(values) != dimension:
-                raise ConfigError(f"must have {dimension} coordinates, got {len(values)}", name)
+                raise ConfigError(f"must have {dimension} coordinates", name, got=len(values))
             _check_size(values, name)
         if min(self.half2, default=0) < 0:
             raise ConfigError("must be at least 0", "half2")
         if not self.turn:
             return
         if not 0 <= self.turn_bits <= 60:
-            raise ConfigError(f"must be in [0, 60], got {self.turn_bits}", "turn_bits")
+            raise ConfigError("must be in [0, 60]", "turn_bits", got=self.turn_bits)
         if dimension > _MAX_TURNED_BITS:
             raise ConfigError(f"must be left out in more than {_MAX_TURNED_BITS} dimensions", "turn")
         if len(self.turn) != dimension or any(len(row) != dimension for row in self.turn):

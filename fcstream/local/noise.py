@@ -369,8 +369,10 @@ def lattice_laplace_draw(rate: Fraction, dimension: int, word: Source, more: Sou
 def _check_dimension(dimension: int) -> None:
     if not 1 <= dimension <= MAX_DIMENSIONS:
         raise ConfigError(
-            f"must be in [1, {MAX_DIMENSIONS}] for pure geo-privacy, got {dimension}: charge `rho` instead",
+            f"must be in [1, {MAX_DIMENSIONS}] for pure geo-privacy",
             "dimension",
+            got=dimension,
+            remedy="charge `rho` instead",
         )
 
 

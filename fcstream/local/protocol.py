@@ -154,7 +154,7 @@ def decoded(data: bytes, max_bytes: int = LARGEST) -> Any:
         It is too long, too deep, or no JSON.
     """
     if len(data) > max_bytes:
-        raise ConfigError(f"must be at most {max_bytes} bytes, got {len(data)}", "message")
+        raise ConfigError(f"must be at most {max_bytes} bytes", "message", got=len(data))
     try:
         return json.loads(data, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):

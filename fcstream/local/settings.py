@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from ..config.conversion import check_keys, converted, read_toml
 from ..config.sections import UrlSection
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .device.budget import LocalBudget
 from .device.journal import KEEP
 from .queries.base import Query
@@ -299,7 +299,7 @@ class Settings:
 def _by_kind(kinds: Mapping[str, Any], values: Any, key: str, default: str | None = None) -> tuple[Any, dict[str, Any]]:
     """What the kind of a section stands for, and the section's other keys."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"must be a section of keys, got {type(values).__name__}", key)
+        raise ConfigError("must be a section of keys", key, got=Shown(type(values).__name__))
     rest = dict(values)
     kind = rest.pop("kind", default)
     if kind not in list(kinds):
@@ -324,7 +324,7 @@ def _named_in_full(section: type[Struct], key: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         if error.key in section.__struct_fields__:
-            raise ConfigError(error.message, f"{key}.{error.key}") from None
+            error.key = f"{key}.{error.key}"
         raise
 
 

@@ -225,7 +225,7 @@ class Euclidean(Space):
     def __post_init__(self) -> None:
         for name, value in (("step", self.step), ("unit", self.unit)):
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"must be a positive number, got {value!r}", name)
+                raise ConfigError("must be a positive number", name, got=value)
         if not self.low or len(self.low) != len(self.high):
             raise ConfigError(f"must have as many coordinates as `low` ({len(self.low)}), at least 1", "high")
         if not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(self.low, self.high, strict=True)):
@@ -234,7 +234,8 @@ class Euclidean(Space):
         try:
             grid = Grid(Lattice(self.step), tuple(Feature(f"coordinate {k}", *ends) for k, ends in enumerate(named)))
         except ConfigError as error:
-            raise ConfigError(error.message, "step" if error.key == "lattice.step" else "high") from None
+            error.key = "step" if error.key == "lattice.step" else "high"
+            raise
         ends = np.stack([grid.lowest, grid.highest], axis=1).astype(np.int64)
         object.__setattr__(self, "_bounds", tuple(map(tuple, ends.tolist())))
         self._check_missing(len(self.low))
@@ -243,7 +244,7 @@ class Euclidean(Space):
         if self.missing is None:
             return
         if len(self.missing) != count or not all(math.isfinite(x) for x in self.missing):
-            raise ConfigError(f"must be {count} finite coordinates, got {self.missing!r}", "missing")
+            raise ConfigError(f"must be {count} finite coordinates", "missing", got=self.missing)
         if max(map(abs, self.nowhere)) > _MAX:
             raise ConfigError("must be within 2**40 steps of 0", "missing")
 
@@ -391,7 +392,7 @@ class Hamming(Space):
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 2**20:
-            raise ConfigError(f"must be in [1, 2**20], got {self.bits}", "bits")
+            raise ConfigError("must be in [1, 2**20]", "bits", got=self.bits)
 
     @property
     def dimension(self) -> int:
@@ -429,7 +430,7 @@ class Discrete(Space):
 
     def __post_init__(self) -> None:
         if not 2 <= self.categories <= 2**16:
-            raise ConfigError(f"must be in [2, 2**16], got {self.categories}", "categories")
+            raise ConfigError("must be in [2, 2**16]", "categories", got=self.categories)
 
     @property
     def dimension(self) -> int:

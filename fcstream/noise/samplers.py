@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .intervals import T, by_cost, inverted, quick_index
 
 MAX_VARIANCE = 2**80
@@ -316,7 +316,7 @@ class Noise:
             exact = variance if isinstance(variance, Fraction) else Fraction(variance)
             numerator, denominator = exact.numerator, exact.denominator
             if not 0 < numerator <= MAX_VARIANCE * denominator:
-                raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
+                raise ConfigError("must be in (0, 2**80]", "variance", got=Shown(f"{float(exact):.3g}"))
             settings = math.isqrt(numerator // denominator) + 1, numerator / denominator
             if len(self._prepared) >= _FEW_VARIANCES:
                 self._prepared.clear()
@@ -339,7 +339,7 @@ class Noise:
         """
         exact = Fraction(scale)
         if not 0 < exact <= 2**40 or exact.numerator >= 2**55:
-            raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**55, got {exact}", "scale")
+            raise ConfigError("must be in (0, 2**40] with a numerator below 2**55", "scale", got=exact)
         kernels = _kernels()
         if kernels is None:
             return self._plain(size, lambda word: laplace_draw(exact, word))
@@ -366,7 +366,7 @@ class Noise:
         Specification 2.5; masked rejection on whole words; points at 0 or 1 use none.
         """
         if not 0 < denominator < 2**62:
-            raise ConfigError(f"must be in (0, 2**62), got {denominator}", "denominator")
+            raise ConfigError("must be in (0, 2**62)", "denominator", got=denominator)
         return self._fill(np.empty(len(numerators), np.bool_), 2, _kernels().bernoulli, (numerators, denominator))
 
     def uniform_bits(self, bits: int, size: int) -> NDArray[np.int32]:
@@ -382,7 +382,7 @@ class Noise:
         Specification 2.5; masked rejection, a word a try.
         """
         if not 1 <= bound <= 2**62:
-            raise ConfigError(f"must be in [1, 2**62], got {bound}", "bound")
+            raise ConfigError("must be in [1, 2**62]", "bound", got=bound)
         mask, found, held = np.uint64((1 << (bound - 1).bit_length()) - 1), np.empty(size, np.int64), 0
         while held < size:
             values = (self._entropy.words(size - held) & mask).astype(np.int64)
@@ -431,7 +431,7 @@ class Noise:
         exact arithmetic.
         """
         if not SMALLEST_RATE <= rate <= 1:
-            raise ConfigError(f"must be in [2**-40, 1], got {float(rate):g}", "rate")
+            raise ConfigError("must be in [2**-40, 1]", "rate", got=Shown(f"{float(rate):g}"))
         if rate == 1:
             return np.zeros(size, np.int64)
         stay = 1 - rate
@@ -477,7 +477,7 @@ class Noise:
     def uniform_below(self, bound: int) -> int:
         """Draw an exactly uniform integer in [0, bound), bound <= 2**63."""
         if not 1 <= bound <= 2**63:
-            raise ConfigError(f"must be in [1, 2**63], got {bound}", "bound")
+            raise ConfigError("must be in [1, 2**63]", "bound", got=bound)
         return _uniform_below(bound, _WordReader(self._entropy))
 
     def exponential_choice(self, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:

@@ -15,7 +15,7 @@ from ..accounting.arguments import chance
 from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from ..accounting.strength import WEAK
 from ..config import Config, Job, SparkSection
-from ..config.answers import named, naming
+from ..config.answers import named, naming, own_section
 from ..config.sections import BudgetSection
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
@@ -363,9 +363,10 @@ def _usable_forecast(config: Config, job: Job, hint: int | None, whole: Config) 
     forecast = mechanism.forecast(hint or USUAL_SIZE)
     if hint is not None and forecast.probability < NEVER:
         raise UnusablePlan(
-            f"a window of {hint} {points_of(job.terms.unit)}{_notes(job, hint).case} would release with probability "
-            f"{percent(forecast.probability)} at {mechanism.loss}: {_remedies(config, job, whole)}",
+            f"a window of {hint} {points_of(job.terms.unit)}{_notes(job, hint).case} would release "
+            f"with probability {percent(forecast.probability)} at {mechanism.loss}",
             "release",
+            remedy=_remedies(config, job, whole),
         )
     return forecast
 
@@ -391,23 +392,24 @@ def _remedies(config: Config, job: Job, whole: Config) -> str:
     """
     (options,) = config.releases
     smallest, hint = _smallest_size(job.answers[0].mechanism), options.size_hint
+    own = own_section(options, whole.releases)
     found = []
     if smallest is not None and hint is not None and smallest > hint:
         found.append(f"use longer windows, of {smallest} {points_of(job.terms.unit)} (and set `size_hint` to that)")
     rho = next((x for x in (options.rho * f for f in _MORE_RHO) if _releases(config, rho=x)), None)
     if rho is not None:
-        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` {_in_proportion(whole, options, rho=rho)}")
+        found.append(f"raise `{own}.rho` to {rho:g}, and `budget.rho` {_in_proportion(whole, options, rho=rho)}")
     delta, most = options.delta_or_zero, min(_MAX_DELTA, 1e-3 / (hint or 1))
     more = next((x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= most and _releases(config, delta=x)), None)
     if more is not None:
         found.append(
-            f"raise `release.delta` to {more:g}, and `budget.delta` {_in_proportion(whole, options, delta=more)}"
+            f"raise `{own}.delta` to {more:g}, and `budget.delta` {_in_proportion(whole, options, delta=more)}"
         )
-    found += _without_core(config) + _in_a_ball(config)
+    found += _without_core(config, own) + _in_a_ball(config, own)
     return ", or ".join(found) or "no longer windows and no larger budget would help"
 
 
-def _in_a_ball(config: Config) -> list[str]:
+def _in_a_ball(config: Config, own: str) -> list[str]:
     """Name the mean in a public ball that holds the public ranges: it needs no core."""
     (options,) = config.releases
     if options.kind != "mean" or method_of(options) == "ball":
@@ -434,13 +436,13 @@ def _in_a_ball(config: Config) -> list[str]:
     told = ", ".join(f"{name} {short(sigma)}" for name, sigma in mechanism.predicted_sigmas(hint, grid).items())
     listed = ", ".join(f"{value:g}" for value in center)
     return [
-        f"use `release.method` = 'ball' with a public ball, such as `center` = [{listed}] and `radius` = {radius:.6g}, "
+        f"use `{own}.method` = 'ball' with a public ball, such as `center` = [{listed}] and `radius` = {radius:.6g}, "
         f"which hold the public ranges: {hint} {points_of(job.terms.unit)} release with probability "
         f"{percent(probability)}, with a noise of {told}"
     ]
 
 
-def _without_core(config: Config) -> list[str]:
+def _without_core(config: Config, own: str) -> list[str]:
     """Name the mean that starts from the public ranges, if windows are too few for a core and not for it.
 
     Its error is told for records that lie as far apart as the configuration's radius says.
@@ -473,7 +475,7 @@ def _without_core(config: Config) -> list[str]:
     without = ["radius", *keys_of_a_core(options)]
     out = " and ".join(f"`{name}`" for name in without)
     return [
-        f"use `release.method` = 'tracking' without {out}: each window starts from the release before and finds "
+        f"use `{own}.method` = 'tracking' without {out}: each window starts from the release before and finds "
         f"no core, so {hint} {points_of(job.terms.unit)} release with probability "
         f"{percent(probability)}, from about the tenth window on with an error of {error}"
     ]

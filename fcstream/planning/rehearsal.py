@@ -71,7 +71,7 @@ class RehearsalPlan:
     def __post_init__(self) -> None:
         for name, least, option in (("runs", 2, "--runs"), ("windows", 1, "--windows"), ("first_seed", 0, "--seed")):
             if getattr(self, name) < least:
-                raise ConfigError(f"must be at least {least}, got {getattr(self, name)}", option)
+                raise ConfigError(f"must be at least {least}", option, got=getattr(self, name))
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -164,13 +164,14 @@ def rehearse(
 def _check_can_be_rehearsed(job: Job) -> None:
     if job.finder is not None:
         raise ConfigError(
-            "must be declared for a rehearsal: list the keys in a copy of the configuration", "stream.keys"
+            "must be declared for a rehearsal", "stream.keys", remedy="list the keys in a copy of the configuration"
         )
     if job.keys_chosen is not None:
         raise ConfigError(
-            "must be 'divided' for a rehearsal: change it in a copy of the configuration, whose errors are those of "
-            "users who count under all their keys",
+            "must be 'divided' for a rehearsal",
             "stream.key_budgets",
+            remedy="change it in a copy of the configuration, whose errors are those of users who "
+            "count under all their keys",
         )
 
 

@@ -44,7 +44,7 @@ class SensorFleet:
         if self.seed < 0 or self.devices > 10**6:
             raise ConfigError("seed must not be negative, and devices at most a million", "simulate")
         if not 0 <= self.faults <= 0.2:
-            raise ConfigError(f"must be in [0, 0.2], got {self.faults}", "faults")
+            raise ConfigError("must be in [0, 0.2]", "faults", got=self.faults)
 
     def lines(self) -> Iterator[str]:
         """Yield JSON lines in order of arrival."""

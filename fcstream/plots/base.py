@@ -37,7 +37,7 @@ def picture(path: str, width: float, height: float, key: str) -> Iterator[Figure
     """
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".svg", ".png"):
-        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", key)
+        raise ConfigError("must end in .svg or .png", key, got=os.path.basename(path))
     with blank_figure(width, height, key) as figure:
         yield figure
         try:
@@ -62,6 +62,6 @@ def blank_figure(width: float, height: float, key: str, style: dict[str, Any] | 
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
-        raise ConfigError(f"matplotlib is not installed: {extra_missing('plot')}", key) from None
+        raise ConfigError("matplotlib is not installed", key, remedy=extra_missing("plot")) from None
     with matplotlib.rc_context(STYLE | (style or {})):
         yield Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))

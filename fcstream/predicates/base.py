@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 
 Arrays = tuple[NDArray[Any], ...]
 LANES = 64
@@ -40,7 +40,7 @@ class Predicate(ABC):
         """
         first, second = np.asarray(x), np.asarray(y)
         if first.shape != second.shape:
-            raise ConfigError(f"must have the same shape, got {first.shape} and {second.shape}", "items")
+            raise ConfigError("must have the same shape", "items", got=Shown(f"{first.shape} and {second.shape}"))
         counter = PredicateCounts(self)
         counter.add(0, np.stack([first, second]))
         return int(counter.counts([0])[0]) == 2
@@ -170,10 +170,10 @@ class PredicateCounts:
     def __init__(self, predicate: Predicate, reach: int = 1) -> None:
         if not isinstance(predicate, Predicate):
             raise ConfigError(
-                f"must be a predicate of fcstream.predicates, got {type(predicate).__name__}", "predicate"
+                "must be a predicate of fcstream.predicates", "predicate", got=Shown(type(predicate).__name__)
             )
         if reach < 1:
-            raise ConfigError(f"must be at least 1, got {reach}", "reach")
+            raise ConfigError("must be at least 1", "reach", got=reach)
         self.predicate = predicate
         self._family = predicate._family()
         self._reach = reach
@@ -239,7 +239,9 @@ class PredicateCounts:
         self._whole()
         asked = sorted(set(panes))
         if asked and asked[-1] - asked[0] >= self._reach:
-            raise ConfigError(f"must be less than reach={self._reach} apart, got {asked[0]} to {asked[-1]}", "panes")
+            raise ConfigError(
+                f"must be less than reach={self._reach} apart", "panes", got=Shown(f"{asked[0]} to {asked[-1]}")
+            )
         wanted = [pane for pane in asked if pane in self._panes]
         parts = []
         for pane in wanted:
@@ -264,7 +266,9 @@ class PredicateCounts:
 
     def _whole(self) -> None:
         if self._is_broken:
-            raise ConfigError("must not be used after an error in the middle of `add`: make a new one", "counter")
+            raise ConfigError(
+                "must not be used after an error in the middle of `add`", "counter", remedy="make a new one"
+            )
 
     def _add_batch(self, pane: int, held: _ItemPane, rows: Arrays) -> None:
         from .._kernels import lane_counts as kernels

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .base import LANES, Arrays, Family, Predicate
 
 
@@ -22,9 +22,9 @@ class _BitsFamily(Family):
     def check(self, items: object) -> NDArray[np.uint64]:
         words = np.asarray(items)
         if words.dtype != np.uint64:
-            raise ConfigError(f"must be uint64 words (see `pack_bits`), got {words.dtype}", "items")
+            raise ConfigError("must be uint64 words (see `pack_bits`)", "items", got=words.dtype)
         if words.ndim != 2 or words.shape[1] != self._words:
-            raise ConfigError(f"must have shape (n, {self._words}), got {words.shape}", "items")
+            raise ConfigError(f"must have shape (n, {self._words})", "items", got=words.shape)
         if (words[:, -1] & self._spare).any():
             raise ConfigError("must not have bits set beyond `bits`", "items")
         return np.ascontiguousarray(words)
@@ -72,9 +72,9 @@ class HammingBits(Predicate):
 
     def __post_init__(self) -> None:
         if self.bits < 1:
-            raise ConfigError(f"must be at least 1, got {self.bits}", "bits")
+            raise ConfigError("must be at least 1", "bits", got=self.bits)
         if not 0 <= self.limit <= self.bits:
-            raise ConfigError(f"must be in [0, bits={self.bits}], got {self.limit}", "limit")
+            raise ConfigError(f"must be in [0, bits={self.bits}]", "limit", got=self.limit)
 
     def _family(self) -> Family:
         return _BitsFamily(self.bits, self.limit)
@@ -97,7 +97,7 @@ def pack_bits(bits: ArrayLike) -> NDArray[np.uint64]:
     """
     array = np.asarray(bits)
     if array.dtype != np.bool_ or array.ndim != 2 or array.shape[1] < 1:
-        raise ConfigError(f"must be bool of shape (n, bits), got {array.dtype} {array.shape}", "bits")
+        raise ConfigError("must be bool of shape (n, bits)", "bits", got=Shown(f"{array.dtype} {array.shape}"))
     packed = np.zeros((len(array), -(-array.shape[1] // 64) * 8), np.uint8)
     packed[:, : -(-array.shape[1] // 8)] = np.packbits(array, axis=1, bitorder="little")
     return packed.view("<u8").astype(np.uint64, copy=False)

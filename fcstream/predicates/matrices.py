@@ -30,7 +30,7 @@ class _MatrixFamily(Family):
         d = self._d
         matrices = as_doubles(items, "items")
         if matrices.ndim != 3 or matrices.shape[1:] != (d, d):
-            raise ConfigError(f"must have shape (n, {d}, {d}), got {matrices.shape}", "items")
+            raise ConfigError(f"must have shape (n, {d}, {d})", "items", got=matrices.shape)
         if not np.isfinite(matrices).all():
             raise ConfigError("must be finite", "items")
         if not (matrices == matrices.transpose(0, 2, 1)).all():
@@ -121,9 +121,9 @@ class MatrixDistance(Predicate):
 
     def __post_init__(self) -> None:
         if self.dimension < 1:
-            raise ConfigError(f"must be at least 1, got {self.dimension}", "dimension")
+            raise ConfigError("must be at least 1", "dimension", got=self.dimension)
         if not (math.isfinite(self.limit) and 0 < self.limit <= 2.0**20):
-            raise ConfigError(f"must be in (0, 2**20], got {self.limit!r}", "limit")
+            raise ConfigError("must be in (0, 2**20]", "limit", got=self.limit)
         if least_eigenvalue(self.dimension, self.limit) >= 0.5:
             raise ConfigError(
                 f"must be far above rounding, got {self.limit!r} at dimension {self.dimension}: no matrix could be "

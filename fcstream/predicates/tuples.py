@@ -39,7 +39,7 @@ class _TupleFamily(Family):
         shape = self._k, self._d
         tuples = np.ascontiguousarray(as_doubles(items, "items"))
         if tuples.ndim != 3 or tuples.shape[1:] != shape:
-            raise ConfigError(f"must have shape (n, {shape[0]}, {shape[1]}), got {tuples.shape}", "items")
+            raise ConfigError(f"must have shape (n, {shape[0]}, {shape[1]})", "items", got=tuples.shape)
         if not ((np.rint(tuples) == tuples) & (np.abs(tuples) <= MAX_COORDINATE)).all():
             raise ConfigError("must hold lattice coordinates: integers up to 2**40 in size", "items")
         return tuples.reshape(len(tuples), shape[0] * shape[1])
@@ -78,27 +78,28 @@ class _TupleFamily(Family):
 
 def _check_sizes(k: int, dimension: int, key: str = "k") -> None:
     if k < 1:
-        raise ConfigError(f"must be at least 1 point, got {k}", key)
+        raise ConfigError("must be at least 1 point", key, got=k)
     if not 1 <= dimension < 2**16:
-        raise ConfigError(f"must be in [1, 2**16), got {dimension}", "dimension")
+        raise ConfigError("must be in [1, 2**16)", "dimension", got=dimension)
 
 
 def _check_gamma(gamma: Fraction, dimension: int) -> Fraction:
     if isinstance(gamma, float) or not 0 < gamma <= 1:
-        raise ConfigError(f"must be a Fraction in (0, 1], got {gamma!r}", "gamma")
+        raise ConfigError("must be a Fraction in (0, 1]", "gamma", got=gamma)
     gamma = Fraction(gamma)
     if gamma.denominator >= 2**26 or gamma.numerator**2 * dimension * (dimension + 8) >= 2**32:
         raise ConfigError(
-            f"must keep numerator**2 * dimension * (dimension + 8) below 2**32 and the denominator below 2**26, got "
-            f"{gamma} at dimension {dimension}: comparisons would not be exact; use a simpler fraction",
+            "must keep numerator**2 * dimension * (dimension + 8) below 2**32 and the denominator "
+            f"below 2**26, got {gamma} at dimension {dimension}: comparisons would not be exact",
             "gamma",
+            remedy="use a simpler fraction",
         )
     return gamma
 
 
 def _check_radius(radius_squared: int, key: str) -> float:
     if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
-        raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", key)
+        raise ConfigError("must be in [1, 2**53)", key, got=radius_squared)
     return float(radius_squared)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .base import LANES, Arrays, Family, Predicate
 
 _SAMPLE = 16
@@ -37,12 +37,12 @@ class _UserFamily(Family):
     def check(self, items: object) -> NDArray[Any]:
         array = np.asarray(items)
         if array.dtype not in _TYPES or array.ndim < 1:
-            raise ConfigError(f"must be float64, int64 or uint64 of shape (n, ...), got {array.dtype}", "items")
+            raise ConfigError("must be float64, int64 or uint64 of shape (n, ...)", "items", got=array.dtype)
         if self._dtype is not None and (array.dtype, array.shape[1:]) != (self._dtype, self._shape):
             raise ConfigError(
-                f"must be {self._dtype} items of shape {self._shape} like the first ones, got {array.dtype} of "
-                f"{array.shape[1:]}",
+                f"must be {self._dtype} items of shape {self._shape} like the first ones",
                 "items",
+                got=Shown(f"{array.dtype} of {array.shape[1:]}"),
             )
         rows = np.ascontiguousarray(array)
         sample = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(np.int64))
@@ -71,9 +71,10 @@ class _UserFamily(Family):
             return kernel(*arguments)
         except Exception as error:
             raise ConfigError(
-                f"must compile with numba.njit for two items and must not raise, got {type(error).__name__}: try it on "
-                "two invented items",
+                "must compile with numba.njit for two items and must not raise",
                 "function",
+                got=Shown(type(error).__name__),
+                remedy="try it on two invented items",
             ) from None
 
 
@@ -116,7 +117,7 @@ class UserPredicate(Predicate):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise ConfigError(f"must be a function of two items, got {type(self.function).__name__}", "function")
+            raise ConfigError("must be a function of two items", "function", got=Shown(type(self.function).__name__))
 
     def _family(self) -> Family:
         return _UserFamily(self.function)

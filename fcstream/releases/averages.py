@@ -159,9 +159,10 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "
     if rho_nano < 1 or gaussian_variance(sensitivity_squared, rho_nano) > MAX_VARIANCE:
         raise ConfigError(
             f"must be larger: {rho_nano / RHO_UNIT:g} is left for noise of sensitivity "
-            f"{math.sqrt(sensitivity_squared):.3g}, whose variance must be at most 2**80; or use a coarser "
-            "`lattice.step`, or a smaller `radius`",
+            f"{math.sqrt(sensitivity_squared):.3g}, whose variance must be at most 2**80",
             key,
+            remedy="or use a coarser {step}, or a smaller `radius`",
+            step="lattice.step",
         )
 
 
@@ -231,7 +232,7 @@ class FriendlyAverage:
 
     def __post_init__(self) -> None:
         if self.loss.delta_femto < 1 or self._rho1_nano < 1 or self._rho2_nano < 1:
-            raise ConfigError(f"must have rho >= 1e-7 and delta >= 1e-15, got {self.loss}", "release")
+            raise ConfigError("must have rho >= 1e-7 and delta >= 1e-15", "release", got=self.loss)
         check_average(self._diameter, self._rho2_nano)
 
     @cached_property

@@ -202,7 +202,7 @@ def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampli
     if sampling == "exact":
         return EXACT
     if sampling not in ("blocks", "hidden"):
-        raise ConfigError(f"must be 'exact', 'blocks' or 'hidden', got {sampling!r}", "release.pairs")
+        raise ConfigError("must be 'exact', 'blocks' or 'hidden'", "release.pairs", got=sampling)
     found = design_pairs("hidden" if sampling == "hidden" else "blocks", size_hint, loss)
     if found is None:
         raise ConfigError(

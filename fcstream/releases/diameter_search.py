@@ -71,9 +71,9 @@ class DiameterCheck:
         if self.rho_nano < 1:
             raise ConfigError("must leave at least 1e-9 of rho for a check", "release.rho")
         if not 0 < self.beta <= 1:
-            raise ConfigError(f"must be in (0, 1], got {self.beta!r}", "beta")
+            raise ConfigError("must be in (0, 1]", "beta", got=self.beta)
         if not 0 <= self.tolerance <= Fraction(1, 2):
-            raise ConfigError(f"must be in [0, 1/2], got {self.tolerance}", "tolerance")
+            raise ConfigError("must be in [0, 1/2]", "tolerance", got=self.tolerance)
 
     @cached_property
     def bar(self) -> float:
@@ -127,7 +127,7 @@ class DiameterSearch:
 
     def __post_init__(self) -> None:
         if self.radii < 1:
-            raise ConfigError(f"must be at least 1, got {self.radii}", "radii")
+            raise ConfigError("must be at least 1", "radii", got=self.radii)
         _ = self.check  # refuses what cannot be divided
 
     @property

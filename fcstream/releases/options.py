@@ -149,14 +149,14 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """Check ``rho`` and a delta and return them as a loss."""
         self.pure_loss()
         if not 1e-14 <= delta < 1:
-            raise ConfigError(f"must be in [1e-14, 1) for this method, got {delta!r}", "release.delta")
+            raise ConfigError("must be in [1e-14, 1) for this method", "release.delta", got=delta)
         return PrivacyLoss.charge(self.rho, delta)
 
     def checked_size_hint(self) -> int:
         """Check and return ``size_hint``; for kinds that require it."""
         if self.size_hint is None or not 1 <= self.size_hint <= 2**40:
             raise ConfigError(
-                f"must be a public guess of records per window, at least 1, got {self.size_hint}", "release.size_hint"
+                "must be a public guess of records per window, at least 1", "release.size_hint", got=self.size_hint
             )
         return self.size_hint
 
@@ -169,7 +169,7 @@ def check_rho(value: float, key: str) -> None:
     ConfigError
     """
     if not 0 < value <= MAX_RHO:
-        raise ConfigError(f"must be a positive number up to {MAX_RHO:g}, got {value!r}", key)
+        raise ConfigError(f"must be a positive number up to {MAX_RHO:g}", key, got=value)
 
 
 def keys_of(section: type[msgspec.Struct]) -> dict[str, Any]:

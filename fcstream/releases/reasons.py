@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+
+def too_scattered(radius: str) -> str:
+    """Return what to do where no core is found, by the name of the key that is the radius."""
+    return (
+        f"there are enough records, but too few of them lie within `release.{radius}` of most others: raise "
+        f"`{radius}`, raise the features' `scale`, or say by `outliers` how many lie elsewhere"
+    )
+
+
 HINTS = {
     "too_few": (
         "the noisy number of records is too small for this budget: use longer windows, raise `release.rho`, or lower "
         "`release.size_hint` if windows hold fewer records; `fcstream plan` shows the smallest usable window"
     ),
-    "no_core": (
-        "there are enough records, but too few of them lie within `release.radius` of most others: raise `radius`, "
-        "raise the features' `scale`, or say by `outliers` how many lie elsewhere"
-    ),
+    "no_core": too_scattered("radius"),
     "no_match": (
         "parts of the window do not agree on where its clusters are: ask for fewer (`release.k`), leave out features "
         "that do not tell clusters apart, raise `release.rho`, or use longer windows"

@@ -70,9 +70,7 @@ class RecordGate:
         if self.loss.rho_nano < 1 or self.loss.delta_femto < 1:
             raise ConfigError(f"must be larger: {self.loss} is too little to bound a window's records by", "release")
         if not 1 <= self.max_records <= MAX_POINTS - self.margin:
-            raise ConfigError(
-                f"must be in [1, {MAX_POINTS - self.margin}], got {self.max_records}", "window.max_records"
-            )
+            raise ConfigError(f"must be in [1, {MAX_POINTS - self.margin}]", "window.max_records", got=self.max_records)
 
     @cached_property
     def variance(self) -> Fraction:
@@ -359,12 +357,12 @@ def build_gated(
     is_needed = options.needs_gate(setting.unit)
     if max_records is not None and not is_needed:
         raise ConfigError(
-            f"belongs to kinds that hold a window's records, but {options.kind!r} takes any number of them: leave it "
-            "out",
+            f"belongs to kinds that hold a window's records, but {options.kind!r} takes any number of them",
             key,
+            remedy="leave it out",
         )
     if max_records is not None and not options.delta_or_zero:
-        raise ConfigError("needs `release.delta`, which pays for refusing more, such as 1e-9", key)
+        raise ConfigError("needs {delta}, which pays for refusing more, such as 1e-9", key, delta="release.delta")
     if (
         not options.needs_gate(setting.unit)
         or not options.delta_or_zero

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 from .options import Options, keys_of
 
 KINDS = {
@@ -64,11 +64,11 @@ def register_release(name: str, options: type[Options]) -> None:
         The name is taken, or `options` is no subclass of `Options`.
     """
     if not (isinstance(options, type) and issubclass(options, Options)):
-        raise ConfigError(f"must be a subclass of Options, got {options!r}", f"release kind {name!r}")
+        raise ConfigError("must be a subclass of Options", f"release kind {name!r}", got=options)
     before = _registered.get(name, options)
     # A notebook's cell or a module may be run twice, which makes a new class of the same name: that is allowed.
     if name in KINDS or (before.__module__, before.__qualname__) != (options.__module__, options.__qualname__):
-        raise ConfigError("is taken: choose another name", f"release kind {name!r}")
+        raise ConfigError("is taken", f"release kind {name!r}", remedy="choose another name")
     _registered[name] = options
 
 
@@ -87,12 +87,14 @@ def find(kind: Any, method: Any = None) -> type[Options]:
     if not methods:
         if kind not in names:
             kinds = list(dict.fromkeys(name.partition("/")[0] for name in names))
-            raise ConfigError(f"must be {_listed(kinds)}, got {kind!r}{_near(kind, kinds)}", "release.kind")
+            raise ConfigError(f"must be {_listed(kinds)}", "release.kind", got=Shown(f"{kind!r}{_near(kind, kinds)}"))
         return _load(kind)
     if method is None:
         return _load(f"{kind}/{methods[0]}")
     if method not in methods:
-        raise ConfigError(f"must be {_listed(methods)}, got {method!r}{_near(method, methods)}", "release.method")
+        raise ConfigError(
+            f"must be {_listed(methods)}", "release.method", got=Shown(f"{method!r}{_near(method, methods)}")
+        )
     return _load(f"{kind}/{method}")
 
 
@@ -112,13 +114,15 @@ def check_keys(options: type[Options], values: Mapping[str, Any]) -> None:
         if methods:
             method = values.get("method", first_method(here))
             raise ConfigError(
-                f"belongs to method {_listed(methods)}, not to {method!r}: leave it out", f"release.{key}"
+                f"belongs to method {_listed(methods)}, not to {method!r}", f"release.{key}", remedy="leave it out"
             )
         others = sorted({name.partition("/")[0] for name in KINDS if _means(key, _load(name))} - {here})
         if others:
-            raise ConfigError(f"belongs to kind {_listed(others)}, not to {here!r}: leave it out", f"release.{key}")
+            raise ConfigError(
+                f"belongs to kind {_listed(others)}, not to {here!r}", f"release.{key}", remedy="leave it out"
+            )
         near = difflib.get_close_matches(str(key), own, n=1, cutoff=0.0)
-        raise ConfigError(f"is not a known key: did you mean {near[0]!r}?", f"release.{key}")
+        raise ConfigError("is not a known key", f"release.{key}", remedy=f"did you mean {near[0]!r}?")
 
 
 def _means(key: str, options: type[Options]) -> bool:
@@ -159,7 +163,7 @@ def _load(name: str) -> type[Options]:
     else:
         found = next(iter(entry_points(group=GROUP, name=name))).load()
         if not (isinstance(found, type) and issubclass(found, Options)):
-            raise ConfigError(f"its entry point must be a subclass of Options, got {found!r}", f"release kind {name!r}")
+            raise ConfigError("its entry point must be a subclass of Options", f"release kind {name!r}", got=found)
     return found  # type: ignore[no-any-return]
 
 

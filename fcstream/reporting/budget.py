@@ -257,7 +257,7 @@ class Report:
         delta = _probability(delta, default_delta(terms), "delta")
         failure = _probability(failure, delta, "failure")
         if odometer not in ("mixture", "ladder"):
-            raise ConfigError(f"must be 'mixture' or 'ladder', got {odometer!r}", "odometer")
+            raise ConfigError("must be 'mixture' or 'ladder'", "odometer", got=odometer)
         nothing = terms.capacity * 0
         spent = history.spent()
         total = spent.pop(TOTAL_BLOCK, nothing)
@@ -407,7 +407,7 @@ def default_delta(terms: Terms[Any]) -> float:
 def _probability(value: float | None, default: float, key: str) -> float:
     value = default if value is None else value
     if not 0 < value < 1:
-        raise ConfigError(f"must be in (0, 1), got {value}", key)
+        raise ConfigError("must be in (0, 1)", key, got=value)
     return value
 
 

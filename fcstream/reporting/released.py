@@ -100,9 +100,10 @@ def once(releases: Iterable[Release]) -> list[Release]:
         held = found.setdefault(identity, release)
         if held is not release and held != release:
             raise SourceError(
-                f"there are two different releases of {release.series!r} for the window from {window[0]} to "
-                f"{window[1]} ms: a window has one, so the ledger was lost or exchanged, or files of two ledgers lie "
-                "together; read those of one ledger at a time"
+                f"there are two different releases of {release.series!r} for the window from "
+                f"{window[0]} to {window[1]} ms: a window has one, so the ledger was lost or "
+                "exchanged, or files of two ledgers lie together",
+                remedy="read those of one ledger at a time",
             )
     return [found[identity] for identity in sorted(found)]
 
@@ -122,10 +123,11 @@ def releases_of(source: str) -> Iterator[Release]:
         yield from _at(Path(path))
     elif is_url(source) or is_known(scheme, "sink") or path == "-":
         raise ConfigError(
-            f"must be a file or a folder of releases, a table (`{', '.join(known('reader'))}://...?table=NAME`) or a "
-            f"ledger, got {mask(source)!r}, from which nothing is read back: give `ledger.url`, whose ledger holds "
-            "every release",
+            "must be a file or a folder of releases, a table "
+            f"(`{', '.join(known('reader'))}://...?table=NAME`) or a ledger, got {mask(source)!r}, "
+            "from which nothing is read back",
             "source",
+            remedy="give `ledger.url`, whose ledger holds every release",
         )
     else:
         yield from _at(Path(source))
@@ -145,7 +147,7 @@ def parsed_lines(lines: Iterable[bytes], name: str) -> Iterator[Release]:
                 yield Release.from_bytes(line)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 where = f"line {number} of {name}" if name else f"line {number}"
-                raise SourceError(f"{where} is not a release of fcstream: {_REMEDY}") from None
+                raise SourceError(f"{where} is not a release of fcstream", remedy=_REMEDY) from None
 
 
 def _at(path: Path) -> Iterator[Release]:
@@ -159,7 +161,7 @@ def _at(path: Path) -> Iterator[Release]:
     wanted = sorted(name for name in names - rows if name.endswith((".jsonl", ".jsonl.gz", ".json", ".parquet")))
     if not wanted:
         raise SourceError(
-            f"{path} must hold files of releases (.jsonl, .jsonl.gz, .json, .parquet), it holds none: {_REMEDY}"
+            f"{path} must hold files of releases (.jsonl, .jsonl.gz, .json, .parquet), it holds none", remedy=_REMEDY
         )
     for name in wanted:
         yield from _in_file(path / name)
@@ -202,12 +204,12 @@ def _bodies(path: Path) -> Iterator[bytes]:
         with pyarrow.parquet.ParquetFile(path) as file:
             if "body" not in file.schema_arrow.names:
                 raise SourceError(
-                    f"{path} must have the column `body`, as the sink 'parquet:FOLDER' writes it: {_REMEDY}"
+                    f"{path} must have the column `body`, as the sink 'parquet:FOLDER' writes it", remedy=_REMEDY
                 )
             for batch in file.iter_batches(columns=["body"]):
                 yield from (str(body).encode() for body in batch.column(0).to_pylist())
     except (pyarrow.ArrowException, OSError):
-        raise SourceError(f"{path} cannot be read: it is damaged, or no Parquet file; {_REMEDY}") from None
+        raise SourceError(f"{path} cannot be read: it is damaged, or no Parquet file", remedy=_REMEDY) from None
 
 
 def _sealed(ledger: str) -> Iterator[bytes]:
@@ -228,9 +230,9 @@ def _sealed(ledger: str) -> Iterator[bytes]:
     if retired and is_all:
         names = ", ".join(map(repr, retired))
         raise ConfigError(
-            f"must be a ledger of a stream that is not retired, all are ({names}): write what `fcstream budget "
-            "releases LEDGER --stream NAME` prints into a file, and read that",
+            f"must be a ledger of a stream that is not retired, all are ({names})",
             "source",
+            remedy="write what `fcstream budget releases LEDGER --stream NAME` prints into a file, and read that",
         )
 
 

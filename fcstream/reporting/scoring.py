@@ -118,7 +118,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
     distances = {name: float(np.abs(np.subtract(*_gap(rows, sizes, (a,)))).sum() / 2) for a, name in enumerate(names)}
     pairs = gaps[1] if gaps[1] is not None else np.empty((2, 0))
     if target is not None and target not in names:
-        raise ConfigError(f"must be a column of both files, got {target!r}", "--target")
+        raise ConfigError("must be a column of both files", "--target", got=target)
     found = Score(tuple(names), len(rows[0]), len(rows[1]), (errors[0], errors[1], errors[2]), distances, pairs)
     found = replace(found, left_out=unmatched)
     if not learn or len(names) < 2:
@@ -148,7 +148,7 @@ def read_table(path: str) -> dict[str, list[Any]]:
         raise SourceError(f"{path} cannot be read: {error.strerror or 'it is damaged'}") from None
     except (ValueError, AttributeError, TypeError, RecursionError, csv.Error):
         raise SourceError(f"{path} does not hold a table of rows") from None
-    raise ConfigError(f"must end in .csv, .jsonl or .parquet, got {os.path.basename(path)!r}", "score")
+    raise ConfigError("must end in .csv, .jsonl or .parquet", "score", got=os.path.basename(path))
 
 
 def _read_csv(path: str, text: Iterable[str]) -> dict[str, list[Any]]:
@@ -165,7 +165,7 @@ def _read_parquet(path: str) -> dict[str, list[Any]]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             if file.metadata.num_rows > MAX_LINES:
-                raise SourceError(f"{path} is longer than {MAX_LINES:,} rows: give a part of it")
+                raise SourceError(f"{path} is longer than {MAX_LINES:,} rows", remedy="give a part of it")
             return dict(file.read().to_pydict())
     except pyarrow.ArrowException:
         raise SourceError(f"{path} is not a Parquet file") from None
@@ -200,9 +200,10 @@ def _aligned(
         levels = {level: code for code, level in enumerate(sorted(set(both[0]) | set(both[1])))}
         if len(levels) > MAX_LEVELS:
             raise ConfigError(
-                f"has {len(levels)} levels, but at most {MAX_LEVELS} can be compared: put the release, which holds the "
-                "bins, beside the synthetic rows, or divide the numbers of both files into bins first",
+                f"has {len(levels)} levels, but at most {MAX_LEVELS} can be compared",
                 f"column {column['name']!r}",
+                remedy="put the release, which holds the bins, beside the synthetic rows, or divide "
+                "the numbers of both files into bins first",
             )
         sizes.append(len(levels))
         for part, texts in zip(codes, both, strict=True):
@@ -272,7 +273,7 @@ def _learned(
     except ImportError:
         if target is None:
             return found
-        raise ConfigError(f"needs scikit-learn: {extra_missing('score')}", "--target") from None
+        raise ConfigError("needs scikit-learn", "--target", remedy=extra_missing("score")) from None
     name = target or found.columns[-1]
     k = found.columns.index(name)
 

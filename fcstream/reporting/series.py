@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError, SourceError
+from ..errors import ConfigError, Shown, SourceError
 from ..ledgers.base import root_of
 from ..releases.base import Release, shape_of
 from ..releases.shape import ResultShape
@@ -143,7 +143,7 @@ def _by_window(lines: Iterable[bytes]) -> list[Release]:
 
 def _checked(chosen: list[Release]) -> ReleaseSeries:
     if not chosen:
-        raise ConfigError("must hold at least one release, got none", "RELEASES")
+        raise ConfigError("must hold at least one release", "RELEASES", got=Shown("none"))
     shapes = {(release.kind, tuple(release.features or ())) for release in chosen}
     if len(shapes) > 1:
         raise ConfigError("must be releases of one kind and of the same features", "RELEASES")
@@ -162,7 +162,7 @@ def _chosen(names: set[str], wanted: str | None, option: str) -> str | None:
     if wanted is not None and names == {""}:
         raise ConfigError(f"must be left out: these releases have no {_WORDS[option]}", option)
     if wanted is not None and wanted not in names:
-        raise ConfigError(f"must be one of {known or 'none'}, got {wanted!r}", option)
+        raise ConfigError(f"must be one of {known or 'none'}", option, got=wanted)
     if wanted is None and len(names) > 1:
         raise ConfigError(f"is required: there are releases of {known}", option)
     return next(iter(names), None) if wanted is None else wanted
@@ -183,7 +183,9 @@ def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
         The releases are of made-up rows.
     """
     if series.shape.value.hidden:
-        raise ConfigError("has no place beside made-up rows: `fcstream score` compares them with real ones", "--truth")
+        raise ConfigError(
+            "has no place beside made-up rows", "--truth", remedy="`fcstream score` compares them with real ones"
+        )
     shapes = {nesting(release.value) for release in series.released}
     shown = {release.window_open_ms for release in series.releases}
     truth: dict[int, list[Any]] = {}

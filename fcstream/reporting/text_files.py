@@ -49,5 +49,5 @@ def bounded_lines(file: IO[bytes], name: str, max_bytes: int | None = None) -> I
                 "a file that it wrote"
             )
         if max_bytes is not None and number > max_bytes:
-            raise SourceError(f"{name} is longer than {max_bytes:,} lines: give a part of it")
+            raise SourceError(f"{name} is longer than {max_bytes:,} lines", remedy="give a part of it")
         yield line

@@ -37,9 +37,9 @@ def check_cache(folder: str) -> None:
     reason = _why_unsafe(folder)
     if reason is not None:
         raise ConfigError(
-            f"must be a folder that no other user can write to: {reason}, so that somebody else's code would run here; "
-            f"name a folder of your own (mkdir -m 700) or unset the variable, got {folder}",
+            f"must be a folder that no other user can write to: {reason}, so that somebody else's code would run here",
             VARIABLE,
+            remedy=f"name a folder of your own (mkdir -m 700) or unset the variable, got {folder}",
         )
 
 

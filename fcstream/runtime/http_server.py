@@ -299,7 +299,7 @@ class Server:
             The server has ended by itself.
         """
         if not self._thread.is_alive():
-            raise SourceError("the HTTP server has ended: the log says why; start again")
+            raise SourceError("the HTTP server has ended: the log says why", remedy="start again")
         return stop.wait(seconds)
 
     def close(self) -> None:

@@ -53,9 +53,9 @@ def plan_warnings(streams: Sequence[StreamSpec]) -> list[list[str]]:
         try:
             found.append(quick_warnings(each.config))
         except UnusablePlan as error:
-            if len(streams) == 1:
-                raise
-            raise UnusablePlan(f"of stream {each.config.stream.name!r}: {error.message}", error.key) from None
+            if len(streams) > 1:
+                error.where = f"stream {each.config.stream.name!r}"
+            raise
     return found
 
 

@@ -268,9 +268,10 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     last = sink.last_of(own_streams(engine))
     if last is not None and not engine.knows(last):
         raise LedgerMismatch(
-            f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
-            "it: the ledger was lost or exchanged; restore it, or start a stream under a new name; if the stream was "
-            "retired, name another sink for the one that follows it"
+            f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the "
+            "ledger does not know it: the ledger was lost or exchanged; restore it, or start a "
+            "stream under a new name",
+            remedy="if the stream was retired, name another sink for the one that follows it",
         )
 
 

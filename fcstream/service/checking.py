@@ -23,7 +23,7 @@ def check_pipe(source: SourceSection) -> None:
     if is_pipe(source.url) and not FORMATS[source.format].is_line:
         known = ", ".join(repr(name) for name, each in FORMATS.items() if each.is_line)
         raise ConfigError(
-            f"must be one of {known} for this source, whose messages are lines, got {source.format!r}", "source.format"
+            f"must be one of {known} for this source, whose messages are lines", "source.format", got=source.format
         )
 
 

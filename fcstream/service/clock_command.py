@@ -125,7 +125,7 @@ def accept(state: ClockState) -> None:
     """
     if not state.notes.folder.is_dir():
         raise ConfigError(
-            f"must be there: no process has served this stream yet, got {state.notes.folder}", "source.spool"
+            "must be there: no process has served this stream yet", "source.spool", got=state.notes.folder
         )
     elapsed = elapsed_ms()
     try:

@@ -94,22 +94,13 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         try:
             check(found, config, job)
         except FcstreamError as error:
-            found.problem(name, *_split_remedy(str(error)))
+            found.problem(name, error.finding, error.remedy or "correct it")
         except Exception as error:
             # The text of an unexpected error could quote a record.
             found.problem(
                 name, f"could not be looked at ({type(error).__name__})", "start the service and read its log"
             )
     return found.findings
-
-
-def _split_remedy(message: str) -> tuple[str, str]:
-    """Split a message into what is wrong and what to do, if it says both."""
-    for mark in ("; ", ": "):
-        what, checkup, remedy = message.rpartition(mark)
-        if checkup and " " in remedy:
-            return what, remedy
-    return message, "correct it"
 
 
 def _configuration(checkup: Checkup, config: Config, job: Job) -> None:
@@ -548,7 +539,7 @@ def _service(checkup: Checkup, config: Config, job: Job) -> None:
     section = config.service or ServiceSection()
     missing = logs_are_missing() if section.log == "json" else None
     if missing:
-        checkup.problem("service", *_split_remedy(missing))
+        checkup.problem("service", missing.finding, missing.remedy)
     if section.counters:
         checkup.warn("service", "service.counters exports exact numbers of records", "keep /metrics from the public")
     if section.listen is None:
@@ -556,10 +547,10 @@ def _service(checkup: Checkup, config: Config, job: Job) -> None:
         return
     missing = server_is_missing()
     if missing:
-        checkup.problem("service", *_split_remedy(missing))
+        checkup.problem("service", missing.finding, missing.remedy)
     missing = metrics_are_missing()
     if missing:
-        checkup.warn("service", f"no /metrics: {missing.rpartition(': ')[0]}", missing.rpartition(": ")[2])
+        checkup.warn("service", f"no /metrics: {missing.finding}", missing.remedy)
     _port(checkup, section.listen)
 
 

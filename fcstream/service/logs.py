@@ -108,12 +108,12 @@ class _Text(logging.Formatter):
         return f"fcstream: {name}{safe_event(record, record.getMessage(), record.args, kind)}"
 
 
-def client_is_missing() -> str | None:
-    """Return the message for JSON logs that cannot be written; None if they can."""
+def client_is_missing() -> ConfigError | None:
+    """Return the error for JSON logs that cannot be written; None if they can."""
     try:
         _structlog()
     except ConfigError as error:
-        return str(error)
+        return error
     return None
 
 

@@ -12,7 +12,7 @@ from .. import __version__
 from ..accounting.losses import PrivacyLoss
 from ..config import ServiceSection
 from ..engine.engine import Engine
-from ..errors import FcstreamError, needs_package
+from ..errors import ConfigError, FcstreamError, needs_package
 from ..ledgers.base import TOTAL_BLOCK
 from ..releases.long_form import long_form
 from .alarms import USUAL
@@ -106,12 +106,12 @@ def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes
     return encode(registry), kind
 
 
-def client_is_missing() -> str | None:
-    """Return the message for metrics that cannot be exported; None if they can."""
+def client_is_missing() -> ConfigError | None:
+    """Return the error for metrics that cannot be exported; None if they can."""
     try:
         _client()
-    except FcstreamError as error:
-        return str(error)
+    except ConfigError as error:
+        return error
     return None
 
 

@@ -20,7 +20,7 @@ from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.intake import compared
 from ..engine.keyed import KeyedEngine
-from ..errors import ConfigError, FcstreamError
+from ..errors import ConfigError, FcstreamError, Shown
 from ..formats.batch import Batch, Rejection
 from ..formats.envelopes import NOTHING, Envelope
 from ..formats.payloads import read_messages
@@ -354,7 +354,9 @@ class Session:
 
 def _check_clock(kind: str, source: Source) -> None:
     if kind == "eof":
-        raise ConfigError("must be 'broker' (or 'wall', with a spool) for live sources, got 'eof'", "window.clock")
+        raise ConfigError(
+            "must be 'broker' (or 'wall', with a spool) for live sources", "window.clock", got=Shown("'eof'")
+        )
     if kind == "wall" and not source.receipt_is_durable:
         raise ConfigError(
             "must be 'broker' for this source: its receipt times do not survive a restart, and a replay would make "

@@ -123,11 +123,11 @@ class StatusServer:
         return Server(app, host, port, _LIMITS, setting="service.listen", extra="service", screen=screen)
 
 
-def server_is_missing() -> str | None:
-    """Return the message for a server that cannot be opened because a package is missing; None if it can."""
+def server_is_missing() -> ConfigError | None:
+    """Return the error for a server that cannot be opened because a package is missing; None if it can."""
     for module in ("starlette", "uvicorn"):
         if importlib.util.find_spec(module) is None:
-            return str(missing_package(module, "service", "service.listen"))
+            return missing_package(module, "service", "service.listen")
     return None
 
 
@@ -163,5 +163,5 @@ def split_address(address: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"must be HOST:PORT, got {address!r}", "service.listen")
+        raise ConfigError("must be HOST:PORT", "service.listen", got=address)
     return host.strip("[]"), int(port)

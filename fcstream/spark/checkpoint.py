@@ -51,7 +51,7 @@ def bind(session: SparkSession, config: Config, folder: str) -> None:
         if not held:
             if _lines(session, f"{folder}/metadata") is not None:
                 raise ConfigError(
-                    f"{folder} holds a query, but nothing that says of which stream: {_REMEDY}", "spark.checkpoint"
+                    f"{folder} holds a query, but nothing that says of which stream", "spark.checkpoint", remedy=_REMEDY
                 )
             session.createDataFrame([(canonical(terms),)], "value string").coalesce(1).write.mode("overwrite").text(
                 f"{folder}/{_NAME}"
@@ -68,7 +68,7 @@ def _compare(folder: str, held: str, terms: dict[str, Any]) -> None:
     try:
         before = msgspec.json.decode(held, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise ConfigError(f"{folder}/{_NAME} cannot be read: {_REMEDY}", "spark.checkpoint") from None
+        raise ConfigError(f"{folder}/{_NAME} cannot be read", "spark.checkpoint", remedy=_REMEDY) from None
     changed = [name for name in terms if before.get(name) != terms[name]]
     if not changed:
         return
@@ -76,7 +76,7 @@ def _compare(folder: str, held: str, terms: dict[str, Any]) -> None:
         name if name == "specification" else f"{name} {before.get(name)!r}, now {terms[name]!r}" for name in changed
     ]
     setting = "spark.partitions" if changed == ["partitions"] else "spark.checkpoint"
-    raise ConfigError(f"{folder} was made for another {' and another '.join(differences)}: {_REMEDY}", setting)
+    raise ConfigError(f"{folder} was made for another {' and another '.join(differences)}", setting, remedy=_REMEDY)
 
 
 def _terms(session: SparkSession, config: Config) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def counted_files(
     lines = _quietly(lambda: session.read.text(spark_path(session, path), lineSep="\n"))
     header = None
     if not dialect.is_utf8:
-        raise ConfigError(f"must be 'utf-8' with --runner spark, got {dialect.encoding!r}", "source.encoding")
+        raise ConfigError("must be 'utf-8' with --runner spark", "source.encoding", got=dialect.encoding)
     if scheme == "csv" and not dialect.header:
         first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())
         if first is None:

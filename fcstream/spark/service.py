@@ -166,7 +166,7 @@ class SparkSupervisor(Supervisor):
         try:
             super()._serve(on_step)
         except Py4JNetworkError:  # no session of this process can be used from now on
-            raise SparkFailed("Java has ended: start again; Spark's log says why") from None
+            raise SparkFailed("Java has ended", remedy="start again; Spark's log says why") from None
 
     def _count(self, notes: TaskReports) -> None:
         counters = self.counters
@@ -233,15 +233,16 @@ class MicroBatches:
                 now, lateness, handed_over = time
                 if max(_answered(self._engine).values()) < handed_over:
                     raise ConfigError(
-                        "holds a later state of this stream than the ledger: windows that it counted have no answer "
-                        "there; restore the ledger, or start with an empty folder",
+                        "holds a later state of this stream than the ledger: windows that it counted "
+                        "have no answer there",
                         "spark.checkpoint",
+                        remedy="restore the ledger, or start with an empty folder",
                     )
                 if lateness != self._engine.job.schedule.lateness_ms:
                     raise ConfigError(
-                        f"must stay {lateness} ms while windows are open that were opened with it: restore it, or "
-                        "start with an empty `spark.checkpoint`",
+                        f"must stay {lateness} ms while windows are open that were opened with it",
                         "window.lateness",
+                        remedy="restore it, or start with an empty `spark.checkpoint`",
                     )
                 self._publisher.close_due(now)
             self._check_running()
@@ -260,7 +261,7 @@ class MicroBatches:
         answered = {part.job.key or "": part.next_open_ms for part in self._engine.parts}
         schedule = self._engine.job.schedule
         if any(schedule.window(window).open_ms >= answered[key] for key, window in self._feed.windows):
-            raise ConfigError("does not suit the schedule: start with an empty folder", "spark.checkpoint")
+            raise ConfigError("does not suit the schedule", "spark.checkpoint", remedy="start with an empty folder")
 
 
 def start(
@@ -342,9 +343,9 @@ def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
         frame = reader.load()
     except Exception as error:
         raise ConfigError(
-            f"needs Spark's Kafka connector ({condition(error)}): name it in `spark.settings` as "
-            "spark.jars.packages, or use reader = 'own'",
+            f"needs Spark's Kafka connector ({condition(error)})",
             "spark.reader",
+            remedy="name it in `spark.settings` as spark.jars.packages, or use reader = 'own'",
         ) from None
     return frame.select(
         f.concat_ws(":", "topic", "partition").alias("partition"),
@@ -403,9 +404,11 @@ def _check(config: Config) -> None:
     for name, place in schema.paths.items():
         if isinstance(place, EnvelopeField) and place.part != "broker":
             raise ConfigError(
-                "must be a field of the message, or '@broker', with --runner spark, whose readers give bodies and "
-                f"times of arrival only, got {place.text!r}: use the local runner",
+                "must be a field of the message, or '@broker', with --runner spark, whose readers "
+                "give bodies and times of arrival only",
                 schema.key_of(name),
+                got=place.text,
+                remedy="use the local runner",
             )
     if config.source.partitioner is not None:
         raise ConfigError("must be left out with --runner spark: Spark divides the work", "source.partitioner")

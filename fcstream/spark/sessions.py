@@ -47,9 +47,9 @@ def require_pyspark() -> None:
             is_there = False
         if not is_there:
             raise ConfigError(
-                f"'spark' needs {name.partition('.')[2] or name}, which is not installed: "
-                f"{extra_missing('spark')} (and a Java runtime, 17 or later)",
+                f"'spark' needs {name.partition('.')[2] or name}, which is not installed",
                 "--runner",
+                remedy=f"{extra_missing('spark')} (and a Java runtime, 17 or later)",
             )
 
 
@@ -115,17 +115,21 @@ def condition(error: object) -> str:
     That is the text of fcstream's own error in a task, which quotes no record, or Spark's name for the error. The rest
     of its message could quote what tasks read.
     """
-    text = str(error)
-    ours = re.findall(r"^fcstream\.[a-z_.]+\.([A-Za-z]+: .+)$", text, re.MULTILINE)
-    named = re.match(r"\[([A-Z0-9_.]+)\]", text)
-    return str(ours[-1] if ours else named[1] if named else type(error).__name__)
+    named = re.match(r"\[([A-Z0-9_.]+)\]", str(error))
+    return ": ".join(_ours(error)) or (named[1] if named else type(error).__name__)
+
+
+def _ours(error: object) -> tuple[str, ...]:
+    """Return kind and text of fcstream's own error in a task, as Spark quotes it; nothing if there is none."""
+    found = re.findall(r"^fcstream\.[a-z_.]+\.([A-Za-z]+): (.+)$", str(error), re.MULTILINE)
+    return found[-1] if found else ()
 
 
 def check_configured(error: object) -> None:
     """Raise what a task found wrong with the configuration, if it is this that an error of Spark's tells."""
-    kind, _, message = condition(error).partition(": ")
-    if kind == ConfigError.__name__:
-        raise ConfigError(message) from None  # the rest of the error may quote records
+    found = _ours(error)
+    if found and found[0] == ConfigError.__name__:
+        raise ConfigError(found[1]) from None  # the rest of the error may quote records
 
 
 def _partitions(section: SparkSection) -> dict[str, str]:

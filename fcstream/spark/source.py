@@ -138,8 +138,8 @@ class BrokerReader(DataSourceStreamReader):
         for name, begin in begins.items():
             if ends.get(name, 0) < begin:
                 raise SourceError(
-                    f"partition {name} ends before what was read of it: it was made anew; start with an empty "
-                    "checkpoint folder"
+                    f"partition {name} ends before what was read of it: it was made anew",
+                    remedy="start with an empty checkpoint folder",
                 )
         reached = ends
         if isinstance(limit, ReadMaxRows):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..config import Job
 from ..connectors import open_decoder
 from ..counting.threads import one_thread
-from ..errors import ConfigError, FcstreamError
+from ..errors import ConfigError, FcstreamError, Shown
 from ..formats.batch import Batch, Rejection
 from ..formats.csv_dialect import CsvDialect
 from ..formats.decoders import CsvRows, LineDecoder
@@ -213,9 +213,10 @@ class LineReader:
             if self.header is not None and first == 0 and int(name.rpartition(" ")[2]) == 0:
                 if lines[0].rstrip(b"\r") != self.header.rstrip(b"\r"):
                     raise ConfigError(
-                        "must name files that all start with the same header line, got another one in "
-                        f"{name.rpartition(' ')[0]}: name them apart, or give them one header",
+                        "must name files that all start with the same header line",
                         "source.url",
+                        got=Shown(f"another one in {name.rpartition(' ')[0]}"),
+                        remedy="name them apart, or give them one header",
                     )
                 first, lines = 1, lines[1:]
             fit = [line if len(line) <= _LONGEST_LINE else b"\0" for line in lines]

@@ -95,7 +95,7 @@ class UserPoints(UserWindows["_Open"]):
 
     def __init__(self, dimension: int, per_user: str) -> None:
         if per_user not in ("first", "mean", "sum"):
-            raise ConfigError(f"must be 'first', 'mean' or 'sum', got {per_user!r}", "stream.per_user")
+            raise ConfigError("must be 'first', 'mean' or 'sum'", "stream.per_user", got=per_user)
         super().__init__()
         self.dimension = dimension
         self._per_user = per_user

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 
 MAX_COORDINATE = 2**40
 _NARROW = np.dtype(np.float32), np.dtype(np.float16)
@@ -58,7 +58,7 @@ def as_doubles(values: object, key: str) -> NDArray[np.float64]:
 
 def _check_positive(value: float, key: str) -> None:
     if not SMALLEST <= value <= LARGEST:
-        raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {value!r}", key)
+        raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}", key, got=value)
 
 
 @functools.lru_cache(maxsize=256)
@@ -99,15 +99,17 @@ class Lattice:
             Not positive, smaller than one step, or 2**53 and more.
         """
         if not (math.isfinite(radius) and radius > 0):
-            raise ConfigError(f"must be a positive number, got {radius!r}", key)
+            raise ConfigError("must be a positive number", key, got=radius)
         squared = math.floor((exact(radius) / exact(self.step)) ** 2)
         if squared < 1:
-            raise ConfigError(f"must be at least one lattice step ({self.step:g}), got {radius!r}", key)
+            raise ConfigError(f"must be at least one lattice step ({self.step:g})", key, got=radius)
         if squared > MAX_RADIUS_SQUARED:
             raise ConfigError(
-                f"must be below 2**26.5 lattice steps, got {radius!r} at step {self.step!r}: use a coarser "
-                "`lattice.step`",
+                "must be below 2**26.5 lattice steps",
                 key,
+                got=Shown(f"{radius!r} at step {self.step!r}"),
+                remedy="use a coarser {step}",
+                step="lattice.step",
             )
         return squared
 
@@ -122,9 +124,12 @@ class Lattice:
         largest = max(abs(exact(low)), abs(exact(high))) / exact(self.step)
         if largest > MAX_COORDINATE:
             raise ConfigError(
-                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(largest):.3g}: use "
-                "a coarser `lattice.step`, or set `features.origin`",
+                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0",
                 key,
+                got=Shown(f"{float(largest):.3g}"),
+                remedy="use a coarser {step}, or set {origin}",
+                step="lattice.step",
+                origin="features.origin",
             )
 
     def learned_bits(self) -> tuple[int, int]:
@@ -141,8 +146,9 @@ class Lattice:
         step = exact(self.step)
         if max(step.denominator, step.numerator) > 10**9:
             raise ConfigError(
-                f"must have at most nine decimal places and nine digits where scales are learned, got {self.step!r}",
+                "must have at most nine decimal places and nine digits where scales are learned",
                 "lattice.step",
+                got=self.step,
             )
         bits = min(39, 53 - step.denominator.bit_length(), 51 - step.numerator.bit_length())
         return bits, min(30, bits, 40 - max(0, math.ceil(math.log2(1 / step))))
@@ -161,12 +167,12 @@ class Lattice:
         """Check an array (n, d) of scaled points, and round it to the lattice: float64 integers (n, d)."""
         array = as_doubles(values, "points")
         if array.ndim != 2 or array.shape[1] < 1:
-            raise ConfigError(f"must have shape (n, d) with d >= 1, got {array.shape}", "points")
+            raise ConfigError("must have shape (n, d) with d >= 1", "points", got=array.shape)
         if not np.isfinite(array).all():
-            raise ConfigError("must be finite: remove rows with NaN or infinity first", "points")
+            raise ConfigError("must be finite", "points", remedy="remove rows with NaN or infinity first")
         points = self.coordinates(array)
         if array.size and np.abs(points).max() > MAX_COORDINATE:
-            raise ConfigError("must lie within 2**40 lattice steps of 0: use a coarser `step`", "points")
+            raise ConfigError("must lie within 2**40 lattice steps of 0", "points", remedy="use a coarser `step`")
         return points
 
 
@@ -214,7 +220,7 @@ class Feature:
     def __post_init__(self) -> None:
         key = f"features.{self.name}"
         if self.transform not in TRANSFORMS:
-            raise ConfigError(f"must be one of {sorted(TRANSFORMS)}, got {self.transform!r}", f"{key}.transform")
+            raise ConfigError(f"must be one of {sorted(TRANSFORMS)}", f"{key}.transform", got=self.transform)
         if not -LARGEST <= self.minimum < self.maximum <= LARGEST:
             raise ConfigError(
                 f"must be finite, within {LARGEST:g} of 0, and min < max, got [{self.minimum}, {self.maximum}]", key
@@ -222,13 +228,12 @@ class Feature:
         _check_positive(self.scale, f"{key}.scale")
         if not SMALLEST <= abs(self.factor) <= LARGEST:
             raise ConfigError(
-                f"must be a number from {SMALLEST:g} to {LARGEST:g} or its negative, got {self.factor!r}",
-                f"{key}.factor",
+                f"must be a number from {SMALLEST:g} to {LARGEST:g} or its negative", f"{key}.factor", got=self.factor
             )
         if not abs(self.origin) <= LARGEST:
-            raise ConfigError(f"must be within {LARGEST:g} of 0, got {self.origin!r}", f"{key}.origin")
+            raise ConfigError(f"must be within {LARGEST:g} of 0", f"{key}.origin", got=self.origin)
         if self.transform == "log1p" and self.minimum <= -1:
-            raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{key}.min")
+            raise ConfigError("must be above -1 for log1p", f"{key}.min", got=self.minimum)
 
     @property
     def interval(self) -> str:
@@ -343,7 +348,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if len(self.features) > MAX_FEATURES:
-            raise ConfigError(f"must be at most {MAX_FEATURES}, got {len(self.features)}", "features")
+            raise ConfigError(f"must be at most {MAX_FEATURES}", "features", got=len(self.features))
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("must have distinct names", "features")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Schedule:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pane_ms", math.gcd(self.length_ms, self.slide_ms))
         if self.length_ms < 1:
-            raise ConfigError(f"must be at least 1 ms, got {self.length_ms}", "window.length")
+            raise ConfigError("must be at least 1 ms", "window.length", got=self.length_ms)
         if not 1 <= self.slide_ms <= self.length_ms:
             raise ConfigError(
                 f"must be in [1 ms, window.length = {self.length_ms} ms], got {self.slide_ms} ms: windows would leave "
@@ -64,7 +64,7 @@ class Schedule:
                 "window.slide",
             )
         if self.lateness_ms < 0:
-            raise ConfigError(f"must not be negative, got {self.lateness_ms} ms", "window.lateness")
+            raise ConfigError("must not be negative", "window.lateness", got=Shown(f"{self.lateness_ms} ms"))
         if self.end_ms is not None and self.end_ms - self.start_ms < self.length_ms:
             raise ConfigError("must leave room for at least one window after `start`", "window.end")
         if self.reach > 10_000:

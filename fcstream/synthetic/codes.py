@@ -82,8 +82,10 @@ class Codes:
             raise ConfigError("must name at least one feature", "release.columns")
         if self.bits > MAX_BITS:
             raise ConfigError(
-                f"must have at most {MAX_BITS} bits in all, got {self.bits}: name fewer columns, or use coarser bins",
+                f"must have at most {MAX_BITS} bits in all",
                 "release.columns",
+                got=self.bits,
+                remedy="name fewer columns, or use coarser bins",
             )
 
     @classmethod
@@ -98,7 +100,7 @@ class Codes:
         wanted = list(named) if columns is None else list(columns)
         for name in (*wanted, *edges):
             if name not in named:
-                raise ConfigError(f"must be among {', '.join(map(repr, named))}, got {name!r}", "release.columns")
+                raise ConfigError(f"must be among {', '.join(map(repr, named))}", "release.columns", got=name)
         if len(set(wanted)) < len(wanted):
             raise ConfigError("must not repeat a feature", "release.columns")
         found = [_attribute(grid, named[name], edges.get(name)) for name in wanted]
@@ -206,7 +208,7 @@ def _attribute(grid: Grid, index: int, edges: Sequence[float] | None) -> Attribu
         if edges is not None:
             raise ConfigError(f"must be left out: {feature.name!r} has levels", f"release.edges.{feature.name}")
         if len(feature.levels) > MAX_LEVELS:
-            raise ConfigError(f"must be at most {MAX_LEVELS}, got {len(feature.levels)}", f"features.{feature.name}")
+            raise ConfigError(f"must be at most {MAX_LEVELS}", f"features.{feature.name}", got=len(feature.levels))
         places = [int(grid.lattice.coordinates(feature.scaled(float(code)))) for code in range(len(feature.levels))]
         return Attribute(feature.name, index, tuple(places[1:]), feature.levels)
     key = f"release.edges.{feature.name}"

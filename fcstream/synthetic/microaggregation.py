@@ -140,7 +140,9 @@ def microaggregate(
     except (TypeError, ValueError):
         raise ConfigError("must be a table (n, p) of numbers", "points") from None
     if vectors.ndim != 2 or vectors.shape[1] < 1 or not np.isfinite(vectors).all():
-        raise ConfigError("must be a table (n, p) of finite numbers: leave out rows that have others", "points")
+        raise ConfigError(
+            "must be a table (n, p) of finite numbers", "points", remedy="leave out rows that have others"
+        )
     n = len(vectors)
     made = _checked(n, groups, rows)
     # Divided by the largest number first, so that no square overflows.
@@ -149,9 +151,11 @@ def microaggregate(
     longest = math.sqrt(float((scaled * scaled).sum(axis=1).max()))
     if radius is not None:
         if not (math.isfinite(radius) and radius > 0):
-            raise ConfigError(f"must be a positive number, got {radius!r}", "radius")
+            raise ConfigError("must be a positive number", "radius", got=radius)
         if longest * largest > radius * (1 + 1e-12):
-            raise ConfigError("must be at least the length of every vector: leave it out to use the longest", "radius")
+            raise ConfigError(
+                "must be at least the length of every vector", "radius", remedy="leave it out to use the longest"
+            )
         longest = radius / largest if largest > 0 else 0.0
     members = _groups(_cells(scaled / longest if longest > 0 else scaled, groups), n // groups, groups)
     means = np.array([scaled[group].mean(axis=0).clip(scaled[group].min(0), scaled[group].max(0)) for group in members])
@@ -163,10 +167,10 @@ def microaggregate(
 def _checked(n: int, groups: int, rows: int | None) -> int:
     """Check numbers of groups and of rows, and return that of rows."""
     if not 9 <= groups <= n:
-        raise ConfigError(f"must be in [9, {n}], got {groups}", "groups")
+        raise ConfigError(f"must be in [9, {n}]", "groups", got=groups)
     made = n if rows is None else rows
     if made < 1:
-        raise ConfigError(f"must be at least 1, got {made}", "rows")
+        raise ConfigError("must be at least 1", "rows", got=made)
     return made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from importlib import resources
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 
 _STREAM = """[stream]
 name = "rooms"
@@ -128,4 +128,4 @@ def _check(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         near = difflib.get_close_matches(value, known, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"must be one of {', '.join(known)}, got {value!r}{meant}", option)
+        raise ConfigError(f"must be one of {', '.join(known)}", option, got=Shown(f"{value!r}{meant}"))

@@ -54,9 +54,9 @@ class Access:
         self.tls = _context(address, cert, key, ca)
         if not (self._tokens or ca or is_loopback(host)):
             raise ConfigError(
-                f"must have a `token`, or `ca` (certificates of senders), since others can reach {host}: add "
-                "?token=${file:PATH}, or listen at 127.0.0.1",
+                f"must have a `token`, or `ca` (certificates of senders), since others can reach {host}",
                 address.key,
+                remedy="add ?token=${file:PATH}, or listen at 127.0.0.1",
             )
         self.is_open = not (self._tokens or ca)
         self._names = ServedNames(host)

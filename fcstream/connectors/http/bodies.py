@@ -216,5 +216,5 @@ def _decoders(format: str, schema: Schema, options: Mapping[str, Any]) -> dict[i
     if format == "msgpack":
         return {ord("M"): made, ord("B"): SplitMessages(made, split_msgpack_array)}
     if format not in _TAGS:
-        raise ConfigError(f"must be one of {', '.join(_TAGS)} over HTTP, got {format!r}", "source.format")
+        raise ConfigError(f"must be one of {', '.join(_TAGS)} over HTTP", "source.format", got=format)
     return {ord(_TAGS[format]): made}

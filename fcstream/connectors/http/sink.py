@@ -53,7 +53,7 @@ class WebhookSink(PostingSink[tuple[bytes, str]]):
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         batch = address.take(_BATCH)
         if batch not in ("yes", "no"):
-            raise ConfigError(f"must have 'yes' or 'no' as `fcstream.batch`, got {batch!r}", address.key)
+            raise ConfigError("must have 'yes' or 'no' as `fcstream.batch`", address.key, got=batch)
         self._is_batch = batch == "yes"
         server = WebServer(
             address,

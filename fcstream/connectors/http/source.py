@@ -89,7 +89,7 @@ class HttpReceiver(PushQueue):
                 address.key,
             )
         if not 1 <= self._max_bytes < LONGEST_MESSAGE:
-            raise ConfigError(f"must have `max_bytes` below {LONGEST_MESSAGE}, got {self._max_bytes}", address.key)
+            raise ConfigError(f"must have `max_bytes` below {LONGEST_MESSAGE}", address.key, got=self._max_bytes)
         address.finish()
         self._asked = address.asked
         self._bodies: Bodies | None = None

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError, needs_package
+from ...errors import ConfigError, FcstreamError, Shown, needs_package
 from ...runtime.waiting import is_over, note_failure
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost
@@ -61,7 +61,7 @@ class KafkaConnection(BrokerConnection):
         self._why = self._final = ""
         self.topics = tuple(dict.fromkeys(address.path.split(",")))
         if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) for topic in self.topics):
-            raise ConfigError(f"must name a topic after the host, got {self.location}", self._key)
+            raise ConfigError("must name a topic after the host", self._key, got=Shown(self.location))
         self.settings = {
             "bootstrap.servers": address.listing(9092),
             "client.id": name,
@@ -81,7 +81,7 @@ class KafkaConnection(BrokerConnection):
             return client({**self.settings, "error_cb": self.on_client_event, **extra})
         except self.kafka.KafkaException as error:
             raise ConfigError(
-                f"cannot be used: {self.error_text(error.args[0])}, got {self.location}", self._key
+                f"cannot be used: {self.error_text(error.args[0])}", self._key, got=Shown(self.location)
             ) from None
 
     def error_text(self, error: KafkaError) -> str:
@@ -232,13 +232,13 @@ def _login(address: Address) -> dict[str, Any]:
     files = {"ca": ca, "certificate": address.take(CERT), "key": address.take(KEY, "")}
     for name, value, known in (("security", security, _SECURITY), ("sasl", sasl, _SASL)):
         if value not in known:
-            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.key)
+            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`", address.key, got=value)
     settings: dict[str, Any] = {"security.protocol": security}
     if security.startswith("sasl") != (user is not None) or (user is None) != (password is None):
         wrong = "must have a user and a password with security 'sasl_...', and only then"
-        raise ConfigError(f"{wrong}, got {address.masked}", address.key)
+        raise ConfigError(wrong, address.key, got=Shown(address.masked))
     if any(files.values()) and not security.endswith("ssl"):
-        raise ConfigError(f"must have security 'ssl' or 'sasl_ssl' with certificates, got {security!r}", address.key)
+        raise ConfigError("must have security 'ssl' or 'sasl_ssl' with certificates", address.key, got=security)
     if user is not None:
         settings |= {"sasl.mechanism": sasl, "sasl.username": user, "sasl.password": password}
     return settings | {f"ssl.{name}.location": path for name, path in files.items() if path}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from ...errors import ConfigError, SinkError
+from ...errors import ConfigError, Shown, SinkError
 from ...releases.base import Release
 from ...runtime.undo import on_error
 from ..retry import BrokerLost, PendingMessages
@@ -52,7 +52,7 @@ class KafkaSink(Sink):
         self._cluster = KafkaConnection(address, "fcstream", patience_s, SinkError)
         address.finish()
         if len(self._cluster.topics) != 1:
-            raise ConfigError(f"must name one topic, got {address.masked}", address.key)
+            raise ConfigError("must name one topic", address.key, got=Shown(address.masked))
         self._topic = self._cluster.topics[0]
         self._producer: Producer | None = None
         self._is_closed = False
@@ -92,7 +92,7 @@ class KafkaSink(Sink):
 
     def _post(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
         if self._is_closed:
-            raise SinkError(f"{self._cluster.location} is closed: open it again to go on")
+            raise SinkError(f"{self._cluster.location} is closed", remedy="open it again to go on")
         waiting = self._remainder.of(messages)
         while waiting:
             some, taken = list(islice(waiting, _TAIL)), set[int]()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...errors import ConfigError, SourceError
+from ...errors import ConfigError, Shown, SourceError
 from ...formats.envelopes import Envelope, OfferedFields
 from ..base import Chunk, PartitionAssignment, Source
 from ..retry import BrokerLost
@@ -91,8 +91,9 @@ class KafkaSource(Source):
         group, instance = address.take(GROUP, "") or name, address.take(INSTANCE)
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
             raise ConfigError(
-                f"must have a `group` and an `instance` of {_LONGEST_NAME} bytes at most, got {address.masked}",
+                f"must have a `group` and an `instance` of {_LONGEST_NAME} bytes at most",
                 address.key,
+                got=Shown(address.masked),
             )
         settings: dict[str, Any] = {
             "group.id": group,
@@ -221,7 +222,7 @@ class KafkaSource(Source):
     @property
     def _open(self) -> Consumer:
         if self._consumer is None:
-            raise SourceError(f"{self._cluster.location} is closed: open it again to go on")
+            raise SourceError(f"{self._cluster.location} is closed", remedy="open it again to go on")
         return self._consumer
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError, needs_package
+from ...errors import ConfigError, FcstreamError, Shown, needs_package
 from ...formats.envelopes import NO_FIELDS, AskedFields
 from ...runtime.undo import on_error
 from ..base import ReceivedMessage
@@ -446,11 +446,11 @@ def _milliseconds(text: str | None) -> int | None:
 
 def topic_of(address: Address) -> str:
     if "#" in address.masked or not address.path:
-        raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.key)
+        raise ConfigError("must be mqtt://host/topic, with %23 for #", address.key, got=Shown(address.masked))
     if "," in address.masked.partition("?")[0].split("/", 3)[3]:
         raise ConfigError(
-            f"must name one topic or filter, got {address.masked}: a comma makes no list here; use a wildcard, a "
-            "stream for each filter, or %2C for a comma that belongs to the name",
+            f"must name one topic or filter, got {address.masked}: a comma makes no list here",
             address.key,
+            remedy="use a wildcard, a stream for each filter, or %2C for a comma that belongs to the name",
         )
     return address.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...errors import ConfigError, SinkError
+from ...errors import ConfigError, Shown, SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
 from ..sinks import Sink, read_release
@@ -45,7 +45,7 @@ class MqttSink(Sink):
         retain = address.take(_RETAIN)
         if retain not in ("true", "false") or "+" in self._topic or "#" in self._topic:
             raise ConfigError(
-                f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.key
+                "must be a topic without wildcards, `retain` true or false", address.key, got=Shown(address.masked)
             )
         self._retain = retain == "true"
         self._where = address.masked

@@ -70,7 +70,7 @@ class MqttTopic(ImpatientQueue):
         self._asked = address.asked
         self._inflight = int(address.take_number(INFLIGHT))
         if self._inflight > 65535:
-            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
+            raise ConfigError("must have `inflight` in [1, 65535]", address.key, got=self._inflight)
         self._identity, self._arrival = address.take(DELIVERY_ID), address.take(ARRIVAL)
         self.gives_arrivals, self.connections = bool(self._arrival), 0
         self._alive_ms: int | None = None  # when messages could be received last

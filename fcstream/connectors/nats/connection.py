@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from ...errors import ConfigError, FcstreamError, needs_package
+from ...errors import ConfigError, FcstreamError, Shown, needs_package
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..client_loop import ClientLoop, abort
@@ -320,7 +320,7 @@ def stream_of(address: Address) -> str:
     if address.user and not address.password:  # it may be a token, so it is not shown
         raise ConfigError("must have a password after the user; a token goes into ?token=...", address.key)
     if not re.fullmatch(r"[^\s.*>/\\]+", address.path):
-        raise ConfigError(f"must be nats://host/STREAM, got {address.masked}", address.key)
+        raise ConfigError("must be nats://host/STREAM", address.key, got=Shown(address.masked))
     return checked_name(address.path, "a stream's name", _LONGEST_NAME, address)
 
 
@@ -328,7 +328,7 @@ def checked_name(name: str, what: str, max_bytes: int, address: Address) -> str:
     """Return a name after checking that the protocol can carry it."""
     if (length := len(name.encode())) > max_bytes:
         raise ConfigError(
-            f"must have at most {max_bytes} bytes as {what}, got {length}: choose a shorter one", address.key
+            f"must have at most {max_bytes} bytes as {what}", address.key, got=length, remedy="choose a shorter one"
         )
     return name
 

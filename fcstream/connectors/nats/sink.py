@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from ...errors import ConfigError, SinkError
+from ...errors import ConfigError, Shown, SinkError
 from ...releases.base import Release
 from ..retry import BrokerLost, PendingMessages
 from ..sinks import Sink, read_release
@@ -46,7 +46,7 @@ class NatsSink(Sink):
         self._stream = stream_of(address)
         self._subject = checked_name(address.take(_SUBJECT), "a `subject`", LONGEST, address)
         if re.search(r"[*>\s]", self._subject):
-            raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
+            raise ConfigError("must name a `subject` without wildcards", address.key, got=Shown(address.masked))
         self._releases: PendingMessages[Release] = PendingMessages()
         self._letters: PendingMessages[bytes] = PendingMessages()
         self._is_unsure = False  # whether to request messages one by one
@@ -76,7 +76,7 @@ class NatsSink(Sink):
 
     async def _start(self) -> None:
         if await self._wire.js.find_stream_name_by_subject(self._subject) != self._stream:
-            raise SinkError(f"stream {self._stream} must take subject {self._subject}: add it to the stream")
+            raise SinkError(f"stream {self._stream} must take subject {self._subject}", remedy="add it to the stream")
 
     async def _publish(self, release: Release) -> None:
         body = release.to_bytes()
@@ -87,7 +87,9 @@ class NatsSink(Sink):
             # If the server knows the id but has no such message, the message was there and was removed.
             held = await self._wire.message(self._stream, seq=ack.seq) if ack.duplicate else None
             if held is not None and held.body != body:
-                raise SinkError(f"{self._subject} holds another release of window {release.window_open_ms}: purge it")
+                raise SinkError(
+                    f"{self._subject} holds another release of window {release.window_open_ms}", remedy="purge it"
+                )
         self._unanswered = b""
 
     async def _post(self, body: bytes, name: str | None = None) -> Any:

@@ -163,7 +163,9 @@ class NatsSource(Source):
             if position < 1:
                 raise ValueError(position)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            raise SourceError(f"bucket {self._bucket} must hold a position as {self._key}: delete that key") from None
+            raise SourceError(
+                f"bucket {self._bucket} must hold a position as {self._key}", remedy="delete that key"
+            ) from None
         if created != self._created or position > end:
             LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
             self.note_gap(f"stream {self._stream} was made anew")
@@ -179,7 +181,9 @@ class NatsSource(Source):
         stream, position = self._stream, self._next
         if created != self._created or end < position:
             if self._ranges:
-                raise SourceError(f"stream {stream} was made anew: open the source again to read it from its beginning")
+                raise SourceError(
+                    f"stream {stream} was made anew", remedy="open the source again to read it from its beginning"
+                )
             self._reset_partition(created, first)
         elif first > position > self._warned and first > self._reported:
             self._warned, self._reported = position, first

@@ -84,6 +84,6 @@ class OtlpSink(PostingSink[bytes]):
         rejected = self._messages.rejected(response or b"")
         if rejected:
             raise SinkError(
-                f"{self.poster.location} did not take {rejected} data points of a request; look into its log: what was "
-                "sealed is in the ledger and is written again"
+                f"{self.poster.location} did not take {rejected} data points of a request",
+                remedy="look into its log: what was sealed is in the ledger and is written again",
             )

@@ -30,7 +30,7 @@ class StandardOutput(Sink):
 
     def __init__(self, encode: Callable[[Release], bytes]) -> None:
         if sys.stdout is None:
-            raise SinkError("standard output is closed: open it, or give a file as `sink.url`")
+            raise SinkError("standard output is closed", remedy="open it, or give a file as `sink.url`")
         self._encode = encode
 
     @classmethod
@@ -45,8 +45,8 @@ class StandardOutput(Sink):
                 sys.stdout.buffer.flush()
         except BrokenPipeError:
             raise OutputClosed(
-                "standard output was closed by its reader: start both again; what was sealed is in the ledger and is "
-                "written then"
+                "standard output was closed by its reader",
+                remedy="start both again; what was sealed is in the ledger and is written then",
             ) from None
         except OSError as error:
             raise SinkError(f"standard output cannot be written: {error.strerror}") from None

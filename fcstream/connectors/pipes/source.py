@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...errors import ConfigError, SourceError
+from ...errors import ConfigError, Shown, SourceError
 from ..base import Queue, ReceivedMessage
 from ..files import BLOCK_BYTES, LineSplitter
 from ..urls import Address, UrlOption
@@ -94,7 +94,7 @@ class StandardInput(Queue):
 
     def __init__(self, address: Address, name: str, descriptor: int = 0) -> None:
         if address.hosts:
-            raise ConfigError(f"must be 'stdin:' alone, got {address.masked}", address.key)
+            raise ConfigError("must be 'stdin:' alone", address.key, got=Shown(address.masked))
         if descriptor == 0 and sys.stdin is None:
             raise ConfigError("must be open for this source: standard input is closed", address.key)
         self._input = _opened.setdefault(descriptor, _OpenInput(descriptor))

@@ -37,7 +37,9 @@ class PostgresReader(PostgresSink):
 
     def _prepare(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
         if not self._exists(db):
-            raise SinkError(f"{self.location} has no table {self._name!r}: correct `schema` and `table` of the URL")
+            raise SinkError(
+                f"{self.location} has no table {self._name!r}", remedy="correct `schema` and `table` of the URL"
+            )
 
     def _parse(self, address: Address) -> dict[str, Any]:
         return super()._parse(address) | {"target_session_attrs": "any"}

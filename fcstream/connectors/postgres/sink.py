@@ -102,7 +102,7 @@ class PostgresSink(BrokerConnection, Sink):
             raise ConfigError("must have another table as `numbers` than as `table`", self._key)
         for name in filter(None, (self._schema, self._name, numbers)):
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
-                raise ConfigError(f"must name a table of letters, digits and underscores, got {name!r}", self._key)
+                raise ConfigError("must name a table of letters, digits and underscores", self._key, got=name)
         self._table, self._numbers_table = self._in_schema(self._name), self._in_schema(numbers)
         self._numbers = LongTable(self._numbers_table) if numbers else None
         self._type = "json"
@@ -136,7 +136,7 @@ class PostgresSink(BrokerConnection, Sink):
             return None if row is None else Release.from_bytes((row[0] or "").encode())
         except (msgspec.DecodeError, UnicodeDecodeError):  # the second for a database without an encoding
             raise SinkError(
-                f"{self.location} holds something else than releases: choose another table in `{self._key}`"
+                f"{self.location} holds something else than releases", remedy=f"choose another table in `{self._key}`"
             ) from None
 
     def close(self) -> None:
@@ -162,13 +162,15 @@ class PostgresSink(BrokerConnection, Sink):
             for _, is_same, window in held:
                 if not is_same:
                     raise SinkError(
-                        f"{self.location} holds another release for window {window}: a window has one; the ledger was "
-                        "lost or exchanged: restore it, or start a stream under a new name"
+                        f"{self.location} holds another release for window {window}: a window has "
+                        "one; the ledger was lost or exchanged",
+                        remedy="restore it, or start a stream under a new name",
                     )
             if len(held) != len(releases):
                 raise SinkError(
-                    f"{self.location} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
-                    "inserted: look for a trigger or a rule of the table that leaves rows out"
+                    f"{self.location} did not keep {len(releases) - len(held)} of {len(releases)} "
+                    "releases that were inserted",
+                    remedy="look for a trigger or a rule of the table that leaves rows out",
                 )
 
     def _held(
@@ -195,7 +197,9 @@ class PostgresSink(BrokerConnection, Sink):
         types = db.execute(wanted.encode()).description or []
         names = {db.adapters.types["json"].oid: "json", db.adapters.types["text"].oid: "text"}
         if types[5].type_code not in names:
-            raise SinkError(f"{self.location} must have a `body` of type json or text, which keep the bytes: alter it")
+            raise SinkError(
+                f"{self.location} must have a `body` of type json or text, which keep the bytes", remedy="alter it"
+            )
         self._type = names[types[5].type_code]
         if self._numbers is not None and not self._exists(db, self._numbers_table):
             self._make_numbers(db, self._numbers)
@@ -271,14 +275,14 @@ class PostgresSink(BrokerConnection, Sink):
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
         remedy = libpq.trust_remedy(str(error)) if is_lost and error.sqlstate is None else None
         if remedy is not None:
-            return SinkError(f"{self.location} cannot be used: {text}; {remedy}")
+            return SinkError(f"{self.location} cannot be used: {text}", remedy=remedy)
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
-            return SinkError(f"{self.location} refuses the login: {text}; correct `{self._key}`")
+            return SinkError(f"{self.location} refuses the login: {text}", remedy=f"correct `{self._key}`")
         # 25006 is a server that became read-only: another host may be the primary now.
         if is_lost or (error.sqlstate or "").startswith(("08", "25006", "40", "53", "55P03", "57", "58")):
             return BrokerLost(text)
         if error.sqlstate == "42P10":
-            return SinkError(f"{self.location} must have the primary key ({_KEY}): alter the table")
+            return SinkError(f"{self.location} must have the primary key ({_KEY})", remedy="alter the table")
         return SinkError(
             f"{self.location} cannot be used: {text}; what was sealed is in the ledger and is written again"
         )
@@ -290,8 +294,9 @@ class PostgresSink(BrokerConnection, Sink):
 
     def unreachable(self, last: BaseException) -> SinkError:
         return SinkError(
-            f"{self.location} did not answer for {self.patience_s:g} s: {last}; check that the server runs and can "
-            "be reached: what was sealed is in the ledger and is written again"
+            f"{self.location} did not answer for {self.patience_s:g} s: {last}",
+            remedy="check that the server runs and can be reached: what was sealed is in the "
+            "ledger and is written again",
         )
 
 

@@ -78,7 +78,8 @@ class AmqpSink(Sink):
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=message_id)
         if not channel.publish(self._exchange, self._key, body, properties):
             raise SinkError(
-                f"{self._where} must reach a queue that takes messages: bind one to the exchange, or make room in it"
+                f"{self._where} must reach a queue that takes messages",
+                remedy="bind one to the exchange, or make room in it",
             )
 
 

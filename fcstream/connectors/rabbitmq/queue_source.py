@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from ...errors import ConfigError, SourceError
+from ...errors import ConfigError, Shown, SourceError
 from ...formats.envelopes import OfferedFields
 from ..base import Queue, ReceivedMessage
 from ..retry import BrokerLost
@@ -74,9 +74,9 @@ class AmqpQueue(Queue):
         identity = address.take(_DELIVERY_ID)
         if identity not in ("none", "message_id") or not 1 <= self._prefetch <= 65535:
             raise ConfigError(
-                "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id, got "
-                f"{self._prefetch} and {identity!r}",
+                "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id",
                 address.key,
+                got=Shown(f"{self._prefetch} and {identity!r}"),
             )
         self._by_message_id = identity == "message_id"
         if self._by_message_id and self._prefetch > MEMORY:
@@ -84,11 +84,11 @@ class AmqpQueue(Queue):
                 f"must have `prefetch` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
             )
         self._is_stream = ConfigError(
-            f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.key
+            f"must not name a stream, {address.masked} does", address.key, remedy="use rabbitmq-stream://"
         )
         arrival = address.take(_ARRIVAL)
         if arrival not in ("receipt", "timestamp"):
-            raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.key)
+            raise ConfigError("must have `arrival` = receipt or timestamp", address.key, got=arrival)
         self.gives_arrivals = arrival == "timestamp"
         self.connections = 0
         self._is_cancelled = False

@@ -133,8 +133,8 @@ class RabbitStreamSink(Sink):
         for number, body in messages:
             if len(body) > FRAME_BYTES // 2 or number <= 0:
                 raise SinkError(
-                    f"stream {self._stream} takes releases below {FRAME_BYTES // 2} bytes, of windows after 1970: "
-                    "choose another sink"
+                    f"stream {self._stream} takes releases below {FRAME_BYTES // 2} bytes, of windows after 1970",
+                    remedy="choose another sink",
                 )
             await client.publish([schema.Message(number, None, _wrapped(body))], publisher)
         wanted = {(publisher, number) for number, _ in messages}
@@ -151,8 +151,9 @@ class RabbitStreamSink(Sink):
         for release in unknown:
             if release.to_bytes() not in held:
                 raise SinkError(
-                    f"stream {self._stream} has later releases of {release.series!r} than of the window closing at "
-                    f"{release.window_close_ms}, but not this one: give every run with a new ledger another stream"
+                    f"stream {self._stream} has later releases of {release.series!r} than of the "
+                    f"window closing at {release.window_close_ms}, but not this one",
+                    remedy="give every run with a new ledger another stream",
                 )
 
     async def _held(self, client: Any, releases: Sequence[Release]) -> set[bytes]:

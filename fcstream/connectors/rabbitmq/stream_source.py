@@ -141,8 +141,8 @@ class RabbitStreamSource(Source):
 
         if self._link.damaged >= _UNREADABLE:
             raise SourceError(
-                f"stream {self._stream} cannot be read after offset {self._next - 1}: the broker sends a damaged "
-                "chunk; restore it from a replica, or begin a new stream"
+                f"stream {self._stream} cannot be read after offset {self._next - 1}: the broker sends a damaged chunk",
+                remedy="restore it from a replica, or begin a new stream",
             )
         if self._next < 0:
             try:
@@ -182,8 +182,8 @@ class RabbitStreamSource(Source):
         """Give the partition another name, because offsets start again; what was polled before stays valid."""
         if self._ranges:
             raise SourceError(
-                f"stream {self._stream} must go on after offset {self._next - 1}, it does not: it was made anew; open "
-                "the source again to read it from its beginning"
+                f"stream {self._stream} must go on after offset {self._next - 1}, it does not: it was made anew",
+                remedy="open the source again to read it from its beginning",
             )
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
         self.note_gap(f"stream {self._stream} was made anew", self._polled_ms)

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError, needs_package
+from ...errors import ConfigError, FcstreamError, Shown, needs_package
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly
 from ..tls import TLS, tls_context, tls_failure
@@ -120,7 +120,7 @@ def redis_errors() -> Any:
 def _options(address: Address) -> dict[str, Any]:
     """Return the client's options."""
     if len(address.hosts) > 1 or not re.fullmatch(r"\d{0,4}", address.path):
-        raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.key)
+        raise ConfigError("must be redis://host:port/number", address.key, got=Shown(address.masked))
     host, port = address.host(6379)
     options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
     options |= {"username": address.user, "password": address.password}

@@ -26,8 +26,9 @@ def parse_id(entry_id: bytes) -> int:
             raise ValueError(entry_id)
     except ValueError:
         raise SourceError(
-            f"entry ids must be MILLISECONDS-COUNTER, got {entry_id[:40]!r}: if it is a stored position, correct or "
-            "delete it (hash fcstream:NAME:positions)"
+            "entry ids must be MILLISECONDS-COUNTER",
+            got=entry_id[:40],
+            remedy="if it is a stored position, correct or delete it (hash fcstream:NAME:positions)",
         ) from None
     return time_ms << 64 | count
 

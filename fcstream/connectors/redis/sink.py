@@ -142,8 +142,8 @@ class RedisSink(Sink):
     def _check_replicas(self, replicas: int) -> None:
         if replicas < self._replicas:
             raise SinkError(
-                f"{self._key} must reach {self._replicas} replicas, they did not confirm in {_WAIT_S:g} s: repair "
-                "them, or lower `replicas`"
+                f"{self._key} must reach {self._replicas} replicas, they did not confirm in {_WAIT_S:g} s",
+                remedy="repair them, or lower `replicas`",
             )
 
     def _check(self, client: Any, releases: list[Release]) -> None:
@@ -156,8 +156,8 @@ class RedisSink(Sink):
             was_added = (was_added or _was_removed(info, release)) if found is None else found == release.to_bytes()
             if not was_added:
                 raise SinkError(
-                    f"{self._key} holds other entries at or after id {_window_id(release)}: give every stream of "
-                    "releases a key of its own"
+                    f"{self._key} holds other entries at or after id {_window_id(release)}",
+                    remedy="give every stream of releases a key of its own",
                 )
 
     def _info(self, client: Any) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import ConfigError, SourceError
+from ...errors import ConfigError, Shown, SourceError
 from ...formats.envelopes import Envelope, OfferedFields
 from ..base import BrokerTime, Chunk, Source
 from ..tls import TLS
@@ -78,7 +78,7 @@ class RedisSource(Source):
         self._asked = address.asked
         keys = list(dict.fromkeys(key for key in address.take(_STREAMS).split(",") if key))
         if not keys:
-            raise ConfigError(f"must name a stream, got {address.masked}", address.key)
+            raise ConfigError("must name a stream", address.key, got=Shown(address.masked))
         self._positions_key = f"fcstream:{address.take(GROUP, name)}:positions"
         self._field = address.take(_FIELD).encode()
         self._link = RedisConnection(address, patience_s, SourceError)
@@ -123,8 +123,8 @@ class RedisSource(Source):
             if 0 < extent.end < position or not self._is_same_stream(key, extent):
                 if self._ranges:
                     raise SourceError(
-                        f"stream {key} must go on after id {write_id(position - 1)}, it does not: it was made anew; "
-                        "open the source again to read it from its beginning"
+                        f"stream {key} must go on after id {write_id(position - 1)}, it does not: it was made anew",
+                        remedy="open the source again to read it from its beginning",
                     )
                 self._reset_partition(key, position >> 64)
                 self._count(key, extent)
@@ -329,8 +329,9 @@ class RedisSource(Source):
         if numbers[-1] >> 64 >= MS_LIMIT or any(number & HIGH_COUNTERS for number in numbers):
             if self._ranges:
                 raise SourceError(
-                    f"entry ids must be below {MS_LIMIT}-0 with counters below {1 << SEQ_BITS}, stream {key} has "
-                    "others: let the server choose them, and make the stream anew"
+                    f"entry ids must be below {MS_LIMIT}-0 with counters below {1 << SEQ_BITS}, "
+                    f"stream {key} has others",
+                    remedy="let the server choose them, and make the stream anew",
                 )
             self._marked.add(key)
         besides = envelopes if self._asked.from_source else None

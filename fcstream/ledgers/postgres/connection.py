@@ -27,7 +27,7 @@ try:
     from psycopg import sql
 except ImportError:
     raise ConfigError(
-        f"needs the PostgreSQL client, which is not installed: {extra_missing('postgresql')}", "ledger.url"
+        "needs the PostgreSQL client, which is not installed", "ledger.url", remedy=extra_missing("postgresql")
     ) from None
 
 __all__ = ["PATIENCE", "Connection", "PostgresConnection", "ServerAddress", "SharedConnection", "older_copy", "sql"]
@@ -123,8 +123,9 @@ class ServerAddress:
             # The message does not show the unknown option: after a password that holds '&', it may be part of the
             # password.
             raise ConfigError(
-                "has an unknown option: look for a misspelled name, or a '&' that is not written %26",
+                "has an unknown option",
                 "ledger.url",
+                remedy="look for a misspelled name, or a '&' that is not written %26",
             )
         found = {name: urllib.parse.unquote(value) for name, value in found.items() if value}
         ours = {name: found.pop(name) for name in _OURS & found.keys()}
@@ -269,9 +270,11 @@ class PostgresConnection:
     def check_open(self) -> None:
         """Refuse a session that was closed, or that another process opened."""
         if os.getpid() != self._pid:
-            raise LedgerError(f"{self.location} was opened before a fork: open the engine in the process that uses it")
+            raise LedgerError(
+                f"{self.location} was opened before a fork", remedy="open the engine in the process that uses it"
+            )
         if self._is_closed:
-            raise LedgerError(f"{self.location} is closed: open it again to go on")
+            raise LedgerError(f"{self.location} is closed", remedy="open it again to go on")
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         conflicts, deadline, seconds = 0, 0.0, 0.005
@@ -291,8 +294,9 @@ class PostgresConnection:
                 deadline = deadline or now + self.patience
                 if now >= deadline or is_over():
                     raise LedgerError(
-                        f"{self.location} cannot be reached: {_first_line(error)}; check `ledger.url`, and that the "
-                        "server runs and takes this login: whatever was charged stays charged"
+                        f"{self.location} cannot be reached: {_first_line(error)}",
+                        remedy="check `ledger.url`, and that the server runs and takes this login: "
+                        "whatever was charged stays charged",
                     ) from None
             except FcstreamError:
                 raise
@@ -315,7 +319,7 @@ class PostgresConnection:
                 remedy = libpq.trust_remedy(str(error))
                 if remedy is None:
                     raise
-                raise ConfigError(f"cannot be used: {_first_line(error)}; {remedy}", "ledger.url") from None
+                raise ConfigError(f"cannot be used: {_first_line(error)}", "ledger.url", remedy=remedy) from None
             if isinstance(db, _BoundedConnection):
                 db.answer_s = self.answer_s
             with on_error(db.close):
@@ -328,15 +332,15 @@ class PostgresConnection:
         version = db.info.server_version
         if version < _OLDEST_SERVER:
             raise LedgerError(
-                f"{self.location} must be PostgreSQL 12 or newer, got {version // 10000}: update the server"
+                f"{self.location} must be PostgreSQL 12 or newer", got=version // 10000, remedy="update the server"
             )
         values = ("on" if self._is_reader else "off", self._address.lease)
         found = db.execute(_SETTINGS, values).fetchone() or ()
         for name, setting in zip(("fsync", "full_page_writes"), found, strict=False):
             if setting != "on" and not self._address.is_unsafe:
                 raise LedgerError(
-                    f"{self.location} must keep what it commits, but its server has {name} = off: switch it on, or say "
-                    "&unsafe=yes for a test"
+                    f"{self.location} must keep what it commits, but its server has {name} = off",
+                    remedy="switch it on, or say &unsafe=yes for a test",
                 )
 
     def _is_lost(self, error: psycopg.Error) -> bool:
@@ -361,24 +365,26 @@ class PostgresConnection:
             return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
         if state == "ZF005":
             return LedgerMismatch(
-                f"{location} was retired by `fcstream budget retire`: start with its new specification"
+                f"{location} was retired by `fcstream budget retire`", remedy="start with its new specification"
             )
         if state == "ZF007":
             return caps_lowered(location)
         if state == "ZF006":
-            return LedgerError(f"{location}: another process serves this stream since this one's lease ran out")
+            return LedgerError("another process serves this stream since this one's lease ran out", where=location)
         text = _first_line(error)
         if state == "55P03":
             return LedgerInUse(f"{location} is in use: another process has kept the stream locked for a minute")
         if state in ("42P05", "26000"):
             return LedgerError(
-                f"{location} must be reached by sessions that stay whole: let the pooler pool sessions, not "
-                "transactions"
+                f"{location} must be reached by sessions that stay whole",
+                remedy="let the pooler pool sessions, not transactions",
             )
         if state.startswith("53"):
             return LedgerError(f"{location} cannot grow: {text}; nothing was released under an unwritten charge")
         if state == "42501":
-            return LedgerError(f"{location} may not be used by this login: {text}; grant it the schema and its tables")
+            return LedgerError(
+                f"{location} may not be used by this login: {text}", remedy="grant it the schema and its tables"
+            )
         if state.startswith(("ZF", "23", "42", "3F", "XX001", "XX002")):
             return LedgerDamaged(f"{location} is damaged: {text}")
         return LedgerError(f"{location} cannot be used: {text}")
@@ -393,20 +399,23 @@ def translated_errors(location: str) -> Iterator[None]:
         raise
     except WRONG_CONTENT:
         raise LedgerDamaged(
-            f"{location} is damaged: it holds a value that this version does not write; restore a copy"
+            f"{location} is damaged: it holds a value that this version does not write", remedy="restore a copy"
         ) from None
 
 
 def caps_lowered(location: str) -> LedgerMismatch:
     """Return the error for caps that another process has made stricter than the caller's."""
-    return LedgerMismatch(f"{location}: another process has lowered the caps for ever: start with its `budget`")
+    return LedgerMismatch(
+        "another process has lowered the caps for ever", remedy="start with its `budget`", where=location
+    )
 
 
 def older_copy(location: str, seq: int) -> LedgerDamaged:
     """Return the error for a journal row that was seen earlier and is now missing."""
     return LedgerDamaged(
-        f"{location} has lost journal row {seq}, which this process has seen: an older copy was put in its place and "
-        "charges are forgotten; restore the newest one, or end this stream and start one under a new name and budget"
+        f"{location} has lost journal row {seq}, which this process has seen: an older copy was put "
+        "in its place and charges are forgotten",
+        remedy="restore the newest one, or end this stream and start one under a new name and budget",
     )
 
 

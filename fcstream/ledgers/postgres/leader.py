@@ -77,11 +77,12 @@ class PostgresLease:
         LedgerError
         """
         if self._lost.is_set():
-            raise LedgerError(f"{self._session.location}: another process has taken the lease of this stream")
+            raise LedgerError("another process has taken the lease of this stream", where=self._session.location)
         if time.monotonic() > self._until:
             raise LedgerError(
-                f"{self._session.location}: the lease of this stream could not be renewed for {LEASE_S:g} s; check "
-                "that the server can be reached"
+                f"the lease of this stream could not be renewed for {LEASE_S:g} s",
+                remedy="check that the server can be reached",
+                where=self._session.location,
             )
 
     def bind(self, url: str) -> str:

@@ -102,8 +102,8 @@ class PostgresLedger:
         stream = (stream or self._address.stream) if terms is None else terms.stream
         if self._address.stream not in (None, stream):
             raise LedgerMismatch(
-                f"the ledger's URL names stream {self._address.stream!r}, the configuration is about {stream!r}: "
-                "leave `stream` out of `ledger.url`"
+                f"the ledger's URL names stream {self._address.stream!r}, the configuration is about {stream!r}",
+                remedy="leave `stream` out of `ledger.url`",
             )
         self._takes_charges = terms is not None
         line: SharedConnection | None = None if beside is None else beside._session.line
@@ -258,7 +258,7 @@ class PostgresLedger:
                 row = followed(self.location, columns[9:-1], columns[-1])
                 if (row.kind, row.open_ms, row.close_ms) != ("seal", *window[:2]):
                     raise LedgerDamaged(
-                        f"{self.location}: journal row {row.seq} ({row.kind}) is no seal of {window[0]}"
+                        f"journal row {row.seq} ({row.kind}) is no seal of {window[0]}", where=self.location
                     )
                 found.append((WindowKey(*window[:2]), bytes(row.body)))
         return found
@@ -468,7 +468,7 @@ class PostgresLedger:
             "WHERE s.retired AND j.seq = %s AND j.chain = %b"
         )
         if db.execute(query, self._seen).fetchone() is not None:
-            raise LedgerMismatch(f"{self.location} was retired: start with its new specification")
+            raise LedgerMismatch(f"{self.location} was retired", remedy="start with its new specification")
         raise older_copy(self.location, self._seen[0])
 
     def _verify(self, db: Connection) -> int:

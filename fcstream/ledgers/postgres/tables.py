@@ -90,7 +90,9 @@ def make_schema(db: Connection, address: ServerAddress) -> None:
         db.execute(f"CREATE SCHEMA {schema}".encode())
     elif one(db, count, (name,))[0]:
         raise LedgerMismatch(
-            f"{address.location(None)}: schema {name} holds tables of another program: choose another with ?schema=NAME"
+            f"schema {name} holds tables of another program",
+            remedy="choose another with ?schema=NAME",
+            where=address.location(None),
         )
     db.execute(files(__package__).joinpath("schema.sql").read_text().replace("{schema}", schema).encode())
     db.execute(f"INSERT INTO {schema}.meta VALUES ('schema', %s)".encode(), (str(SCHEMA_VERSION),))
@@ -103,13 +105,13 @@ def check_version(db: Connection, address: ServerAddress) -> None:
         raise LedgerDamaged(f"{address.location(None)} is damaged: meta row 'schema' is missing")
     if str(found[0]) in map(str, range(1, SCHEMA_VERSION)):
         raise LedgerMismatch(
-            f"{address.location(None)} is of an earlier version, which kept budgets of single users: take another "
-            "ledger; what both cost somebody adds up"
+            f"{address.location(None)} is of an earlier version, which kept budgets of single users",
+            remedy="take another ledger; what both cost somebody adds up",
         )
     if str(found[0]) != str(SCHEMA_VERSION):
         raise LedgerMismatch(
-            f"{address.location(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}: "
-            "use the version that made it"
+            f"{address.location(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}",
+            remedy="use the version that made it",
         )
 
 
@@ -152,7 +154,7 @@ class PostgresTables:
         for terms in wanted:
             if listed.get(terms.stream) and self.open(terms.stream).is_retired:
                 raise LedgerMismatch(
-                    f"{self._location}: stream {terms.stream!r} was retired: choose another `stream.name`"
+                    f"stream {terms.stream!r} was retired", remedy="choose another `stream.name`", where=self._location
                 )
             root, about = folded_name(terms.root), replace(terms, stream=terms.root)
             known = siblings.setdefault(root, [])
@@ -231,7 +233,7 @@ class PostgresTables:
             number, links[columns[0]] = columns[0], columns[-1]
             rows[number] = followed(self._location, columns, before if number else hash_chain.origin(salt))
         for number in {0, terms_seq, seq} - rows.keys():
-            raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
+            raise LedgerDamaged(f"journal row {number} is missing", where=self._location)
         if not is_whole or links[seq] != chain:
             raise LedgerDamaged(
                 f"{self._location} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
@@ -275,7 +277,7 @@ class PostgresTables:
         for number in numbers:
             columns = next(found, None)
             if columns is None or columns[0] != number:
-                raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
+                raise LedgerDamaged(f"journal row {number} is missing", where=self._location)
             yield followed(self._location, columns[:-1], columns[-1] if number else hash_chain.origin(salt))
 
     def _create(self, terms: Terms) -> None:
@@ -321,7 +323,7 @@ def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row
     *parts, chain = columns
     row = Row(*parts)
     if before is None or hash_chain.link(before, row) != chain:
-        raise LedgerDamaged(f"{location}: journal row {row.seq} does not follow from the rows before it")
+        raise LedgerDamaged(f"journal row {row.seq} does not follow from the rows before it", where=location)
     return row
 
 

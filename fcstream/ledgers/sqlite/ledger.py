@@ -76,8 +76,8 @@ class SQLiteLedger:
 
     _closed = True  # while there is nothing to let go of: `__del__` is called in any case
 
-    def __init__(self, path: str, terms: Terms | None = None, stream: str | None = None) -> None:
-        self._attach(path, create=terms is not None)
+    def __init__(self, path: str, terms: Terms | None = None, stream: str | None = None, *, name: str = "") -> None:
+        self._attach(path, create=terms is not None, name=name)
         try:
             _prepare([self], None if terms is None else [terms], stream)
         except BaseException:  # not `on_error`, since an interrupt can hit that after all went well
@@ -101,11 +101,11 @@ class SQLiteLedger:
                 ledger.close()
             raise
 
-    def _attach(self, path: str, *, create: bool, beside: SQLiteLedger | None = None) -> None:
-        self.path = path
+    def _attach(self, path: str, *, create: bool, beside: SQLiteLedger | None = None, name: str = "") -> None:
+        self.path = name or path
         self._pid = os.getpid()
         if beside is None:
-            self._file = LedgerFile.share(path, self, create=create)
+            self._file = LedgerFile.share(path, self, create=create, name=name)
         else:
             self._file = beside._file
             self._file.share_again(self)
@@ -433,7 +433,9 @@ class SQLiteLedger:
     def _locked(self) -> Iterator[StreamTables]:
         """Hold the connection's lock."""
         if os.getpid() != self._pid:
-            raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
+            raise LedgerError(
+                f"{self.path} was opened before a fork", remedy="open the engine in the process that uses it"
+            )
         with self._file.lock, translated_errors(self.path):
             self._check_open()
             self._file.finish()
@@ -441,7 +443,7 @@ class SQLiteLedger:
 
     def _check_open(self) -> None:
         if self._closed:  # other ledgers may still have the file open, and even this stream
-            raise LedgerError(f"{self.path} is closed: open it again to go on")
+            raise LedgerError(f"{self.path} is closed", remedy="open it again to go on")
 
     def _check_change(self) -> None:
         """Refuse changes of a ledger that was opened to look at it."""

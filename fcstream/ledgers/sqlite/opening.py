@@ -80,7 +80,9 @@ class Opening:
         if not self._listed:
             raise LedgerDamaged(f"{self._path} is damaged: it lists no stream")
         if stream is None and len(self._listed) > 1:
-            raise LedgerMismatch(f"{self._path} holds {len(self._listed)} streams: name one of {some(self._listed)}")
+            raise LedgerMismatch(
+                f"{self._path} holds {len(self._listed)} streams", remedy=f"name one of {some(self._listed)}"
+            )
         name = stream or next(iter(self._listed))
         if name not in self._listed:
             raise LedgerMismatch(f"{self._path} has no stream {name!r}, only {some(self._listed)}")
@@ -96,7 +98,9 @@ class Opening:
         """
         number, retired = self._listed.get(terms.stream, (len(self._listed) + 1, 0))
         if retired:
-            raise LedgerMismatch(f"{self._path}: stream {terms.stream!r} was retired: choose another `stream.name`")
+            raise LedgerMismatch(
+                f"stream {terms.stream!r} was retired", remedy="choose another `stream.name`", where=self._path
+            )
         siblings, about = self._siblings_of(terms), replace(terms, stream=terms.root)
         unchecked = [] if self._file.agreed.get(folded_name(terms.root)) == about else siblings
         for number_of_one in unchecked:
@@ -129,13 +133,13 @@ class Opening:
             raise LedgerDamaged(f"{self._path} is damaged: what its schema is, and its log, cannot be read")
         if int(version) in range(1, SCHEMA_VERSION):
             raise LedgerMismatch(
-                f"{self._path} is of an earlier version, which kept budgets of single users: take another ledger; what "
-                "both cost somebody adds up"
+                f"{self._path} is of an earlier version, which kept budgets of single users",
+                remedy="take another ledger; what both cost somebody adds up",
             )
         if int(version) != SCHEMA_VERSION:
             raise LedgerMismatch(
-                f"{self._path} has schema version {version}, this version reads none after {SCHEMA_VERSION}: use the "
-                "version that made it"
+                f"{self._path} has schema version {version}, this version reads none after {SCHEMA_VERSION}",
+                remedy="use the version that made it",
             )
 
     def _siblings_of(self, terms: Terms) -> dict[int, str]:
@@ -171,7 +175,9 @@ class Opening:
 
     def _check_unused(self, tables: StreamTables) -> None:
         if self._file.holds(tables.terms.stream):
-            raise LedgerInUse(f"{self._path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
+            raise LedgerInUse(
+                f"stream {tables.terms.stream!r} is in use with a larger cap", remedy="close it", where=self._path
+            )
 
     def _join_group(self, terms: Terms) -> None:
         """Check that the streams of a group agree, and give all of them the stricter caps."""

@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...errors import FcstreamError, LedgerError, LedgerInUse
+from ...errors import LedgerError, LedgerInUse
 from ...runtime.undo import on_error
 from ..files import opened_here
 from .ledger import SQLiteLedger
@@ -64,31 +64,29 @@ class Snapshot(SQLiteLedger):
     def __init__(self, path: str, stream: str | None = None) -> None:
         if opened_here(path) is not None:
             raise LedgerInUse(
-                f"{path} is in use by this process, and to read the file here would drop its lock: ask the engine, or "
-                "look from another process"
+                f"{path} is in use by this process, and to read the file here would drop its lock",
+                remedy="ask the engine, or look from another process",
             )
         if not os.path.exists(path):
             raise LedgerError(f"{path} does not exist: there is no ledger to look at")
         if os.path.isdir(path):
-            raise LedgerError(f"{path} is a directory: name the ledger's file")
+            raise LedgerError(f"{path} is a directory", remedy="name the ledger's file")
         self._folder = ""
         try:
             with on_error(self._remove):
                 self._folder = tempfile.mkdtemp(prefix="fcstream-")
                 copy = os.path.join(self._folder, "ledger.db")
                 _copy(path, copy)
-                with _of_the_original(copy, path):
-                    super().__init__(copy, stream=stream)
+                super().__init__(copy, stream=stream, name=path)
         except OSError as error:
             if isinstance(error, PermissionError) and str(error.filename).startswith(os.path.realpath(path)):
                 raise LedgerError(
-                    f"{path} cannot be read: {error.strerror}; run as the user who owns it, or let this user read it "
-                    "and its log"
+                    f"{path} cannot be read: {error.strerror}",
+                    remedy="run as the user who owns it, or let this user read it and its log",
                 ) from None
             raise LedgerError(
                 f"{path} cannot be copied to look at it: {error.strerror}; TMPDIR names where copies go"
             ) from None
-        self.path = path
 
     @classmethod
     def each(cls, path: str) -> Iterator[SQLiteLedger]:
@@ -102,10 +100,7 @@ class Snapshot(SQLiteLedger):
                     for statement in _BY_STREAM:
                         first._file.db.execute(statement)
             for name in first.streams[1:]:
-                with _of_the_original(copy, path):
-                    ledger = SQLiteLedger(copy, stream=name)
-                ledger.path = path
-                with contextlib.closing(ledger):
+                with contextlib.closing(SQLiteLedger(copy, stream=name, name=path)) as ledger:
                     yield ledger
         finally:
             first.close()
@@ -163,7 +158,7 @@ def _copy(path: str, copy: str) -> None:
         covered = len(after.header) == _HEADER
         if after == before and after.main and (covered or filecmp.cmp(real, copy, shallow=False)):
             return
-    raise LedgerInUse(f"{path} is in use and changed {_TRIES} times while it was copied: look again later")
+    raise LedgerInUse(f"{path} is in use and changed {_TRIES} times while it was copied", remedy="look again later")
 
 
 def _copy_file(path: str, copy: str) -> None:
@@ -172,12 +167,3 @@ def _copy_file(path: str, copy: str) -> None:
         os.remove(copy)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
-
-
-@contextlib.contextmanager
-def _of_the_original(copy: str, path: str) -> Iterator[None]:
-    """Translate errors that name the copy into errors that name the ledger."""
-    try:
-        yield
-    except FcstreamError as error:
-        raise type(error)(str(error).replace(copy, path)) from None

@@ -259,11 +259,11 @@ class StreamTables:
             row = Row(*columns)
             before = hash_chain.link(before, row)
             if row.seq != start or before != chain:
-                raise LedgerDamaged(f"{self.path}: journal row {start} does not follow from the rows before it")
+                raise LedgerDamaged(f"journal row {start} does not follow from the rows before it", where=self.path)
             start += 1
             yield row, chain
         if start != self.head.seq + 1:
-            raise LedgerDamaged(f"{self.path}: journal row {start} is missing")
+            raise LedgerDamaged(f"journal row {start} is missing", where=self.path)
 
     def plain_journal(self) -> Iterator[tuple[Row, bytes]]:
         """Yield all journal rows with their links, without checking them."""
@@ -274,7 +274,7 @@ class StreamTables:
         """Return the final bytes that a journal row of kind ``seal`` holds."""
         row, _ = self._linked(seq)
         if row.kind != "seal":
-            raise LedgerDamaged(f"{self.path}: journal row {seq} ({row.kind}) is no seal")
+            raise LedgerDamaged(f"journal row {seq} ({row.kind}) is no seal", where=self.path)
         return bytes(row.body)
 
     def lag(self, seen: int) -> int:
@@ -295,7 +295,7 @@ class StreamTables:
             return hash_chain.origin(self.salt)
         row = self.do("SELECT chain FROM journal WHERE stream = ? AND seq = ?", (seq,)).fetchone()
         if row is None:
-            raise LedgerDamaged(f"{self.path}: journal row {seq} is missing")
+            raise LedgerDamaged(f"journal row {seq} is missing", where=self.path)
         return bytes(row[0])
 
     def _follow(self, rows: Mapping[int, tuple[Row, bytes]], seq: int) -> tuple[Row, bytes]:
@@ -311,7 +311,7 @@ class StreamTables:
         """Return a journal row and its link, after checking that it follows from the row before it."""
         found = self.do(f"{_ROW} AND seq = ?2", (seq,)).fetchone()
         if found is None or hash_chain.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
-            raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
+            raise LedgerDamaged(f"journal row {seq} does not follow from the rows before it", where=self.path)
         return Row(*found[:-1]), found[-1]
 
     # -- summary tables ----------------------------------------------------------------------------------------------

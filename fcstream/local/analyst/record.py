@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...errors import ConfigError, LedgerDamaged, LedgerMismatch
+from ...errors import ConfigError, LedgerDamaged, LedgerMismatch, Shown
 from ...ledgers.base import DEVICE_BLOCK, Request, SealedRelease, Terms, WindowKey
 from ..queries.base import METHODS, Query
 from ..queries.base import Answer as Found
@@ -133,15 +133,16 @@ class QueryLedger:
         scheme, colon, rest = url.partition(":")
         path = rest if colon else url
         if not path or (colon and scheme != "sqlite"):
-            raise ConfigError(f"must be 'sqlite:PATH', got scheme {scheme!r}", "ledger.url")
+            raise ConfigError("must be 'sqlite:PATH'", "ledger.url", got=Shown(f"scheme {scheme!r}"))
         text = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         terms = Terms(series, "device", PrivacyLoss(capacity_nano), text)
         try:
             self._ledger = SQLiteLedger(path, terms)
         except LedgerMismatch as error:
             raise LedgerMismatch(
-                f"{path} belongs to another series: it has other devices, another budget or other savings, or it is "
-                f"no ledger of queries: give this one a name or a ledger of its own ({error})"
+                f"{path} belongs to another series: it has other devices, another budget or other "
+                "savings, or it is no ledger of queries",
+                remedy=f"give this one a name or a ledger of its own ({error})",
             ) from None
         self.path, self._series = path, series
         self.records: list[dict[str, Any]] = []

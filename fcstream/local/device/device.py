@@ -162,7 +162,7 @@ class LocalFilter:
         """A reply at once; or the component to answer from and what to charge for it, None if it was charged before a
         crash."""
         if self._closed:
-            raise LedgerError(f"device {self.name!r} was closed: make it again to go on")
+            raise LedgerError(f"device {self.name!r} was closed", remedy="make it again to go on")
         before = self._journal.accounts.entry(ask.query, ask.round, self.name)
         reply = self._reply_before(ask, question, before)
         if reply is not None:
@@ -191,8 +191,9 @@ class LocalFilter:
         known = self._journal.accounts.metrics.get(kind, metric)
         if known != metric:
             raise LedgerMismatch(
-                f"{self._journal.location} has answers about {kind!r} in the metric {known}, now it is {metric}: "
-                "what was promised per unit of distance stays promised; restore it, or give the component another name"
+                f"{self._journal.location} has answers about {kind!r} in the metric {known}, now it "
+                f"is {metric}: what was promised per unit of distance stays promised",
+                remedy="restore it, or give the component another name",
             )
 
     def _spend(self, ask: Ask, question: QuestionCheck, space: Space, least: int) -> bytes | DeviceCharge:
@@ -263,7 +264,7 @@ class _JournalBatch:
         """Remember what distance 1 is, if the journal does not have it yet."""
         if kind not in self.journal.accounts.metrics and self.metrics.setdefault(kind, metric) != metric:
             raise LedgerMismatch(
-                f"{self.journal.location}: all its devices must mean one thing by distance 1 of {kind!r}"
+                f"all its devices must mean one thing by distance 1 of {kind!r}", where=self.journal.location
             )
 
 

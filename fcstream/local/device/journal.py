@@ -51,7 +51,7 @@ class Journal:
 
     def __init__(self, keep: int = KEEP) -> None:
         if keep < 1:
-            raise ConfigError(f"must be at least 1, got {keep}", "keep")
+            raise ConfigError("must be at least 1", "keep", got=keep)
         self.lock = threading.RLock()
         self.keep = keep
         self.accounts = Accounts()
@@ -79,13 +79,13 @@ class Journal:
             self.check()
             if device in self._names:
                 raise LedgerInUse(
-                    f"{self.location} has a device {device!r} that is in use: give each a name of its own"
+                    f"{self.location} has a device {device!r} that is in use", remedy="give each a name of its own"
                 )
             self._budget = self._budget or self.accounts.budget or dict(budget)
             if self._budget != dict(budget):
                 raise LedgerMismatch(
-                    f"{self.location} has devices with another budget: what was promised stays promised; give devices "
-                    "with another budget a journal of their own"
+                    f"{self.location} has devices with another budget: what was promised stays promised",
+                    remedy="give devices with another budget a journal of their own",
                 )
             self._names.add(device)
             return self.accounts.tally(device).spent
@@ -96,11 +96,11 @@ class Journal:
     def check(self) -> None:
         """Raise unless the journal can be written."""
         if os.getpid() != self._pid:
-            raise LedgerError(f"{self.location} was opened before a fork: open it in the process that uses it")
+            raise LedgerError(f"{self.location} was opened before a fork", remedy="open it in the process that uses it")
         if self._closed:
-            raise LedgerError(f"{self.location} is closed: open it again")
+            raise LedgerError(f"{self.location} is closed", remedy="open it again")
         if self._failed:
-            raise LedgerError(f"{self.location} could not be written before: open it again")
+            raise LedgerError(f"{self.location} could not be written before", remedy="open it again")
 
     def charge(
         self, charges: list[DeviceCharge], redraws: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
@@ -221,8 +221,9 @@ class FileJournal(Journal):
             raise LedgerError(f"{self.path} cannot be written: {error.strerror}") from None
         if not is_mine or not RollbackGuard.are_ours([self._rollback_guard]):
             raise LedgerTaken(
-                f"{self.path} was replaced, or changed by another process, while this one had it open: nothing more is "
-                "answered; let one process use it, and start again"
+                f"{self.path} was replaced, or changed by another process, while this one had it "
+                "open: nothing more is answered",
+                remedy="let one process use it, and start again",
             )
         self._seq, self._chain, self._size = self._seq + 1, chain, self._size + len(line)
         self._rollback_guard.note(self._seq, chain)
@@ -343,7 +344,8 @@ def read(
             found.accounts.follow(change)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise LedgerDamaged(
-                f"{path} is damaged: line {number} does not follow from those before it: restore the newest copy"
+                f"{path} is damaged: line {number} does not follow from those before it",
+                remedy="restore the newest copy",
             ) from None
         found.seq += 1
         links[found.seq] = found.chain

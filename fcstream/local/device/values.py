@@ -47,7 +47,7 @@ class DeviceValues:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             found = name = None
         if not isinstance(name, str):
-            raise SourceError(f"{self._path}: line {number} must be an object with a `device`")
+            raise SourceError(f"line {number} must be an object with a `device`", where=self._path)
         self.known.setdefault(name, {}).update(found)
 
     def of(self, device: str) -> Callable[[str], Component | None]:

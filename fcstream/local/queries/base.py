@@ -124,7 +124,7 @@ class Query:
 
     def triple(self, method: str, width: str = "quantile", *, pure: bool = False) -> Triple:
         if method not in METHODS:
-            raise ConfigError(f"must be one of {sorted(METHODS)}, got {method!r}", "method")
+            raise ConfigError(f"must be one of {sorted(METHODS)}", "method", got=method)
         return Triple(self.space, self.phi, METHODS[method][0], width, pure)
 
     def run(

@@ -33,9 +33,9 @@ def confidence_radius(dimension: int, beta: float, form: str = "quantile") -> fl
     (``subgaussian``).
     """
     if not 0 < beta < 1:
-        raise ConfigError(f"must be in (0, 1), got {beta}", "beta")
+        raise ConfigError("must be in (0, 1)", "beta", got=beta)
     if form not in FORMS:
-        raise ConfigError(f"must be one of {list(FORMS)}, got {form!r}", "width")
+        raise ConfigError(f"must be one of {list(FORMS)}", "width", got=form)
     if form == "quantile":
         from scipy.special import chdtri
 
@@ -62,7 +62,7 @@ def pure_confidence_radius(dimension: int, beta: float) -> tuple[float, float]:
     discrete Laplace as (cosh a - 1) / (cosh a - cosh t) <= a**2 / (a**2 - t**2).
     """
     if not 0 < beta < 1:
-        raise ConfigError(f"must be in (0, 1), got {beta}", "beta")
+        raise ConfigError("must be in (0, 1)", "beta", got=beta)
     t = (np.arange(4096) + 0.5) / 4096
     if dimension == 0:
         return 0.0, float(((math.log(2 / beta) - np.log1p(-t * t)) / t).min())
@@ -86,9 +86,9 @@ def split_budget(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling"
     together are worth only the root of the sum of their squares.
     """
     if how not in SPLITS:
-        raise ConfigError(f"must be one of {list(SPLITS)}, got {how!r}", "split")
+        raise ConfigError(f"must be one of {list(SPLITS)}", "split", got=how)
     if not 1 <= rounds <= SPLITS[how][1]:
-        raise ConfigError(f"must be in [1, {SPLITS[how][1]}] for {how} parts, got {rounds}", "rounds")
+        raise ConfigError(f"must be in [1, {SPLITS[how][1]}] for {how} parts", "rounds", got=rounds)
     budgets = np.asarray(rho_nano, np.int64)
     if len(budgets) and int(budgets.min()) < 0:
         raise ConfigError("must be at least 0", "rho_nano")

@@ -53,7 +53,7 @@ class RangeCount(Query):
 
     def __post_init__(self) -> None:
         if self.threshold not in THRESHOLDS:
-            raise ConfigError(f"must be one of {list(THRESHOLDS)}, got {self.threshold!r}", "threshold")
+            raise ConfigError(f"must be one of {list(THRESHOLDS)}", "threshold", got=self.threshold)
         self.space.check(self.box)
 
     @classmethod
@@ -148,7 +148,9 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
     """
     lengths = np.asarray(sides, np.float64)
     if len(lengths) > _MAX_DIMENSIONS:
-        raise ConfigError(f"must have at most {_MAX_DIMENSIONS} dimensions for distances: ask for points", "box")
+        raise ConfigError(
+            f"must have at most {_MAX_DIMENSIONS} dimensions for distances", "box", remedy="ask for points"
+        )
     gamma = np.atleast_1d(np.asarray(sigma, np.float64))
     from scipy.special import ndtr
 
@@ -201,7 +203,7 @@ def paper_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
     """
     lengths, gamma = np.asarray(sides, np.float64), np.asarray(sigma, np.float64)
     if len(lengths) != 2:
-        raise ConfigError(f"must have 2 dimensions for the paper's threshold, got {len(lengths)}", "box")
+        raise ConfigError("must have 2 dimensions for the paper's threshold", "box", got=len(lengths))
     total, area = float(lengths.sum()), float(lengths.prod())
     near = -(total - np.sqrt(np.maximum(total**2 - 16 * gamma**2, 0.0))) / 4
     far = -gamma + (math.sqrt(total**2 + 4 * area) - total) / 4

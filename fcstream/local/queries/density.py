@@ -56,9 +56,9 @@ class KernelDensity(Query):
 
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
-            raise ConfigError(f"must be one of {list(KERNELS)}, got {self.kernel!r}", "kernel")
+            raise ConfigError(f"must be one of {list(KERNELS)}", "kernel", got=self.kernel)
         if not (math.isfinite(self.bandwidth) and self.bandwidth > 0):
-            raise ConfigError(f"must be a positive number, got {self.bandwidth!r}", "bandwidth")
+            raise ConfigError("must be a positive number", "bandwidth", got=self.bandwidth)
         self.space.check(self.phi)
 
     @classmethod

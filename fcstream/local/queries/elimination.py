@@ -168,9 +168,9 @@ class Rounds:
     def __post_init__(self) -> None:
         split_budget(np.empty(0, np.int64), self.count, self.split)
         if not 0 < self.beta < 1:
-            raise ConfigError(f"must be in (0, 1), got {self.beta}", "beta")
+            raise ConfigError("must be in (0, 1)", "beta", got=self.beta)
         if self.confidence not in CONFIDENCE:
-            raise ConfigError(f"must be one of {list(CONFIDENCE)}, got {self.confidence!r}", "confidence")
+            raise ConfigError(f"must be one of {list(CONFIDENCE)}", "confidence", got=self.confidence)
 
     def level(self, n: int, left: int) -> float:
         """The failure probability of one interval."""
@@ -249,7 +249,7 @@ def non_interactive(low: float, high: float) -> Judge:
     Specification 11.5; proof 10.6; Liang and Yi 2025, Algorithm 4 and Lemma 5.2.
     """
     if not low <= high:
-        raise ConfigError(f"must be at most `high`={high}, got {low}", "low")
+        raise ConfigError(f"must be at most `high`={high}", "low", got=low)
 
     def judge(rows: NDArray[np.int64], phi: NDArray[np.float64], h: NDArray[np.float64]) -> NDArray[np.int8]:
         return np.where(phi < low - h, 1, np.where(phi > high + h, 2, 0)).astype(np.int8)
@@ -342,7 +342,7 @@ def eliminate(
     """
     n = respondents.count
     if len(budgets) != n:
-        raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
+        raise ConfigError(f"must be one for each of {n} respondents", "budgets", got=len(budgets))
     _check(triple)
     parts = split_budget(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)

@@ -45,7 +45,7 @@ class Nearest(Query):
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "k")
+            raise ConfigError("must be at least 1", "k", got=self.k)
         self.space.check(self.phi)
 
     @classmethod

@@ -61,7 +61,7 @@ class ShareBelow(Query):
     def triple(self, method: str, width: str = "quantile", *, pure: bool = False) -> Triple:
         found = super().triple(method, width, pure=pure)
         if METHODS[method][0]:
-            raise ConfigError(f"must be 'BM1' or 'PM1': a table has no noisy points, got {method!r}", "method")
+            raise ConfigError("must be 'BM1' or 'PM1': a table has no noisy points", "method", got=method)
         return found
 
     def exact(self, values: Any) -> bool:

@@ -116,7 +116,7 @@ def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:
     if not isinstance(found["ask"], dict):
         raise ConfigError("must be an object", "message.ask")
     if len(to) > MAX_QUESTIONS:
-        raise ConfigError(f"must name at most {MAX_QUESTIONS} devices, got {len(to)}", "message.to")
+        raise ConfigError(f"must name at most {MAX_QUESTIONS} devices", "message.to", got=len(to))
     first = Ask.from_dict({**found["ask"], found["loss"]: 0})
     asks: list[tuple[str, Ask]] = []
     for entry in to:
@@ -176,7 +176,7 @@ class Remote:
         tries: int = 3,
     ) -> None:
         if not 1 <= batch <= MAX_QUESTIONS:
-            raise ConfigError(f"must be in [1, {MAX_QUESTIONS}], got {batch}", "analyst.batch")
+            raise ConfigError(f"must be in [1, {MAX_QUESTIONS}]", "analyst.batch", got=batch)
         self._transport = transport
         self._devices = list(devices)
         self._batch = batch

@@ -18,7 +18,7 @@ from typing import Any
 from ...connectors.mqtt.connection import detach
 from ...connectors.tls import tls_context, tls_failure
 from ...connectors.urls import Address, parse
-from ...errors import ConfigError, SourceError, needs_package
+from ...errors import ConfigError, Shown, SourceError, needs_package
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 LOG = logging.getLogger("fcstream.local")
@@ -89,7 +89,7 @@ class _MqttClient:
 def _address(url: str, key: str) -> tuple[Address, str]:
     address = parse(url, key)
     if address.scheme not in ("mqtt", "mqtts") or not address.path or set(address.path) & set("+#"):
-        raise ConfigError(f"must be mqtt://HOST/PREFIX without wildcards, got {address.masked}", key)
+        raise ConfigError("must be mqtt://HOST/PREFIX without wildcards", key, got=Shown(address.masked))
     return address, address.path
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...connectors.registry import speaks
 from ...connectors.urls import mask
-from ...errors import ConfigError, needs_package
+from ...errors import ConfigError, Shown, needs_package
 from ...runtime.http_hosts import NamesOnly, ServedNames
 from ...runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
@@ -117,7 +117,7 @@ class HttpTransport:
     def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
         for url, _ in messages.values():
             if not speaks(url, "http"):
-                raise ConfigError(f"must be http:// or https://, got {mask(url)}", "analyst.devices")
+                raise ConfigError("must be http:// or https://", "analyst.devices", got=Shown(mask(url)))
         sent = {self._pool.submit(self._post, url, body, timeout_s): batch for batch, (url, body) in messages.items()}
         done, late = wait(sent, timeout_s * max(1, -(-len(sent) // _AT_ONCE)) + 1)
         for one in late:

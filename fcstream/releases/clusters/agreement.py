@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...cores.filters import BIT_DELTA, ROUND_UP
 from ...cores.replacement import tail_quantile
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...noise.samplers import Noise
 from ..averages import Start
 from .tuples import TOLERANCE
@@ -87,12 +87,12 @@ class Geometry:
 
     def __post_init__(self) -> None:
         if not PARTED <= self.parted <= 10**4:
-            raise ConfigError(f"must be in [7, 10000], got {self.parted}", "parted")
+            raise ConfigError("must be in [7, 10000]", "parted", got=self.parted)
         if self.radius_squared is not None and not 1 <= self.radius_squared * self.parted**2 < 2**53:
             raise ConfigError(
-                f"must be at least 1 and keep {self.parted} radii below 2**26.5 lattice steps, got a square of "
-                f"{self.radius_squared}",
+                f"must be at least 1 and keep {self.parted} radii below 2**26.5 lattice steps",
                 "radius",
+                got=Shown(f"a square of {self.radius_squared}"),
             )
 
     def radii_squared(self, tuples: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -220,11 +220,11 @@ class GaussianTest:
 
     def __post_init__(self) -> None:
         if self.outlier_tuples is not None and not 0 <= self.outlier_tuples <= (self.compared - 2) // 2:
-            raise ConfigError(f"must be at most {(self.compared - 2) // 2}, got {self.outlier_tuples}", "strange")
+            raise ConfigError(f"must be at most {(self.compared - 2) // 2}", "strange", got=self.outlier_tuples)
         if not 1 <= self.positions < self.tuples:
-            raise ConfigError(f"must be in [1, {self.tuples}), got {self.positions}", "positions")
+            raise ConfigError(f"must be in [1, {self.tuples})", "positions", got=self.positions)
         if self.loss.delta_femto < 8 or self._rho_nano < 1 or self.loss.rho > 4:
-            raise ConfigError(f"must have rho in (0, 4] and delta >= 8e-15, got {self.loss}", "loss")
+            raise ConfigError("must have rho in (0, 4] and delta >= 8e-15", "loss", got=self.loss)
         if self.threshold < 0 or self.positions < self.needed:
             raise ConfigError(
                 f"must be more: {self.tuples} tuples, {self.positions} of them proposing, cannot pass a test at "
@@ -294,7 +294,7 @@ class GaussianTest:
         The result is None if the test failed.
         """
         if len(tuples) != self.tuples:  # with more, two neighbors' balls need not share a tuple
-            raise ConfigError(f"must be {self.tuples}, got {len(tuples)}", "tuples")
+            raise ConfigError(f"must be {self.tuples}", "tuples", got=len(tuples))
         start(self.loss)
         chosen, others = tuples[: self.positions], tuples[self.positions :]
         radii, inside = geometry.members(chosen, others)

@@ -77,14 +77,14 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
         `more` are further arguments of `ClusterJob`.
         """
         if isinstance(self.k, int) and self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+            raise ConfigError("must be at least 1", "release.k", got=self.k)
         if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
-            raise ConfigError(f"must be 'histogram', 'search' or a number, got {self.radius!r}", "release.radius")
+            raise ConfigError("must be 'histogram', 'search' or a number", "release.radius", got=self.radius)
         for name, value in (("ball", self.ball), ("radius_min", self.radius_min), ("spread", more.get("spread"))):
             if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"must be a positive number, got {value}", f"release.{name}")
+                raise ConfigError("must be a positive number", f"release.{name}", got=value)
         if not isinstance(self.k, int):
-            raise ConfigError(f"must be a whole number for method {self.method!r}, got {self.k!r}", "release.k")
+            raise ConfigError(f"must be a whole number for method {self.method!r}", "release.k", got=self.k)
         center, ball = place_and_reach(self.center, self.ball, setting.grid)
         return ClusterJob(
             self.k,
@@ -115,8 +115,9 @@ def checked(release: Made) -> Made:
     try:
         _ = release.average, release.choice
     except ConfigError as error:
-        key = error.key if error.key.startswith(("release", "lattice")) else f"release.{error.key}"
-        raise ConfigError(str(error).removeprefix(f"{error.key}: "), key) from None
+        if not error.key.startswith(("release", "lattice")):
+            error.key = f"release.{error.key}"
+        raise
     return release
 
 

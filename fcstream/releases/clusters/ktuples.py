@@ -321,7 +321,7 @@ class BallCenters:
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
-            raise ConfigError(f"must be one of {', '.join(ANSWERS)}, got {self.answer!r}", "answer")
+            raise ConfigError(f"must be one of {', '.join(ANSWERS)}", "answer", got=self.answer)
         if (self.radius_nano > 0) != (len(self.radii_squared) > 1):
             raise ConfigError("must leave rho for finding the radius on a grid, and none otherwise", "shares")
         if not self.radii_squared and (self.answer != "centers" or self.last.delta_femto < 1):

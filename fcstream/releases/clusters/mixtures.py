@@ -274,7 +274,7 @@ class MixtureAlgorithm:
         if self.learner_nano < 9:
             raise ConfigError("must be at least 9e-9 for a count, a mean and second moments", "rho")
         if not 1 <= self.spread_squared < 2**53:
-            raise ConfigError(f"must be in [1, 2**53) squared lattice steps, got {self.spread_squared}", "spread")
+            raise ConfigError("must be in [1, 2**53) squared lattice steps", "spread", got=self.spread_squared)
         _ = self.learner.average  # refuses a budget that is too small to split, now
 
     @classmethod

@@ -61,12 +61,14 @@ def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
     if callable(oracle):
         return oracle
     if oracle not in NAMES:
-        raise ConfigError(f"must be one of {', '.join(NAMES)} or a function, got {oracle!r}", "oracle")
+        raise ConfigError(f"must be one of {', '.join(NAMES)} or a function", "oracle", got=oracle)
     if oracle == "auto":
         oracle = "pca" if dimension >= 4 * k else "kmeans"
     if oracle in ("gaussians", "minibatch"):
         if not has_sklearn():
-            raise ConfigError(f"must not be {oracle!r} without scikit-learn: {extra_missing('clusters')}", "oracle")
+            raise ConfigError(
+                f"must not be {oracle!r} without scikit-learn", "oracle", remedy=extra_missing("clusters")
+            )
         return gaussians if oracle == "gaussians" else MINIBATCH
     if oracle == "pca":
         return pca

@@ -74,11 +74,11 @@ class LaplaceTest:
 
     def __post_init__(self) -> None:
         if not 1 <= self.positions <= self.tuples:
-            raise ConfigError(f"must be in [1, {self.tuples}], got {self.positions}", "positions")
+            raise ConfigError(f"must be in [1, {self.tuples}]", "positions", got=self.positions)
         if not (1e-6 <= self.count_epsilon <= 100 and 1e-6 <= self.sum_epsilon <= 100):
             raise ConfigError("must be in [1e-6, 100]", "epsilon")
         if self.tuples < 4:
-            raise ConfigError(f"must be at least 4, got {self.tuples}", "tuples")
+            raise ConfigError("must be at least 4", "tuples", got=self.tuples)
         _ = self.scales  # refuses noise that cannot be drawn, now
 
     @property
@@ -129,7 +129,7 @@ class LaplaceTest:
         The result is None if the test failed.
         """
         if len(tuples) != self.tuples:
-            raise ConfigError(f"must be {self.tuples}, got {len(tuples)}", "tuples")
+            raise ConfigError(f"must be {self.tuples}", "tuples", got=len(tuples))
         order = np.arange(self.tuples)
         for i in range(self.positions):
             j = i + noise.uniform_below(self.tuples - i)
@@ -228,7 +228,7 @@ class PaperCenters:
             raise ConfigError("must be at least 2: one point has no distance to another, so no radius of its own", "k")
         _ = Geometry(None, self.parted)
         if min(self.epsilons_nano) < 1 or self._share_femto < 1 or self.rho_nano < 1:
-            raise ConfigError(f"must leave an epsilon and a delta for each step, got {self.loss}", "rho")
+            raise ConfigError("must leave an epsilon and a delta for each step", "rho", got=self.loss)
         _ = self.log_noise  # refuses noise that cannot be drawn, now
         _ = self.check  # refuses what cannot be checked, now
         if not self.total.fits(paid_by(self._at_once)):

@@ -102,7 +102,7 @@ class LloydStep:
 
     def __post_init__(self) -> None:
         if self.method not in ("ball", "friendly"):
-            raise ConfigError(f"must be 'ball' or 'friendly', got {self.method!r}", "lloyd")
+            raise ConfigError("must be 'ball' or 'friendly'", "lloyd", got=self.method)
         _ = self.ball if self.method == "ball" else self.friendly
 
     @cached_property

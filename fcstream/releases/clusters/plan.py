@@ -481,15 +481,15 @@ class ClusterJob:
     def choose(self, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
         """Choose how the loss and the records are divided, for a core or for a G form, and give the reason."""
         if self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "k")
+            raise ConfigError("must be at least 1", "k", got=self.k)
         if self.size_hint < 1:
             raise ConfigError(
-                f"must be a public guess of the number of records, at least 1, got {self.size_hint}", "size_hint"
+                "must be a public guess of the number of records, at least 1", "size_hint", got=self.size_hint
             )
         if self.tuples is not None and self.tuples < 1:
-            raise ConfigError(f"must be at least 1, got {self.tuples}: leave it out", "tuples")
+            raise ConfigError("must be at least 1", "tuples", got=self.tuples, remedy="leave it out")
         if self.method not in ("auto", "friendly", "ktuples"):
-            raise ConfigError(f"must be 'auto', 'friendly' or 'ktuples', got {self.method!r}", "method")
+            raise ConfigError("must be 'auto', 'friendly' or 'ktuples'", "method", got=self.method)
         d, balls, core, refusal = len(self.center), None, None, None
         if self.variant is not None:
             return self._paper(loss)
@@ -512,7 +512,7 @@ class ClusterJob:
     def _paper(self, loss: PrivacyLoss) -> PlanChoice:
         """Choose how the loss is divided for the paper's own forms."""
         if self.variant != "paper":
-            raise ConfigError(f"must be 'paper' or left out, got {self.variant!r}", "variant")
+            raise ConfigError("must be 'paper' or left out", "variant", got=self.variant)
         if self.method != "ktuples":
             raise ConfigError("belongs to method 'ktuples'", "variant")
         for name, is_default in (("radius", self.radius == "histogram"), ("tuples", self.tuples is None)):
@@ -537,9 +537,9 @@ class ClusterJob:
         if self.fallback is None:
             return 0
         if self.fallback != "tree":
-            raise ConfigError(f"must be 'tree' or absent, got {self.fallback!r}", "fallback")
+            raise ConfigError("must be 'tree' or absent", "fallback", got=self.fallback)
         if not 0 < self.fallback_share < 1:
-            raise ConfigError(f"must be in (0, 1), got {self.fallback_share}", "fallback_share")
+            raise ConfigError("must be in (0, 1)", "fallback_share", got=self.fallback_share)
         return max(1, int(loss.rho_nano * self.fallback_share))
 
     def _radii_squared(self, lattice: Lattice, ratio: float) -> tuple[int, ...]:

@@ -64,11 +64,11 @@ class Shards:
 
     def __post_init__(self) -> None:
         if not 2 <= self.tuples <= MAX_TUPLES:
-            raise ConfigError(f"must be in [2, 2**20], got {self.tuples}", "tuples")
+            raise ConfigError("must be in [2, 2**20]", "tuples", got=self.tuples)
         if self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "k")
+            raise ConfigError("must be at least 1", "k", got=self.k)
         if not 1 <= self.ball_squared <= MAX_RADIUS_SQUARED:
-            raise ConfigError(f"must be in [1, 2**53) squared lattice steps, got {self.ball_squared}", "ball")
+            raise ConfigError("must be in [1, 2**53) squared lattice steps", "ball", got=self.ball_squared)
         if any(abs(x) > MAX_COORDINATE // 2 for x in self.origin):
             raise ConfigError("must lie within 2**39 lattice steps of 0", "center")
 

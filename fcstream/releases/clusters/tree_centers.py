@@ -125,11 +125,13 @@ class TreeParts:
 
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+            raise ConfigError("must be at least 1", "release.k", got=self.k)
         if self.k is not None and self.k > MOST_CLUSTERS:
             raise ConfigError(
-                f"must be at most {MOST_CLUSTERS} for a tree, got {self.k}: ask for fewer, or by another `method`",
+                f"must be at most {MOST_CLUSTERS} for a tree",
                 "release.k",
+                got=self.k,
+                remedy="ask for fewer, or by another `method`",
             )
         _ = self.tree, self.average
 

@@ -40,7 +40,7 @@ def region_of(center: list[float] | None, ball: float | None, grid: Grid) -> tup
     if ball is None:
         return box, None
     if not (math.isfinite(ball) and ball > 0):
-        raise ConfigError(f"must be a positive number, got {ball}", "release.ball")
+        raise ConfigError("must be a positive number", "release.ball", got=ball)
     # Wider by half a step in every feature, so that rounding takes no record out of it.
     squared = grid.lattice.radius_squared(reach + grid.lattice.step * math.sqrt(grid.dimension) / 2, "release.ball")
     found = PublicBall(tuple(int(x) for x in grid.lattice.coordinates(middle)), squared)

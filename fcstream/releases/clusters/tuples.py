@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...cores.replacement import ReplacedFilter, ReplacedSizeFilter
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...noise.samplers import Noise
 from ...predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
 from ...predicates.base import Predicate
@@ -52,7 +52,9 @@ def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...
     Specification 6.4, 6.5; Tsfadia et al. 2022, FindDiam.
     """
     if not 1 <= smallest <= largest:
-        raise ConfigError(f"must be at least one lattice step and at most {largest:g}, got {smallest:g}", "radius_min")
+        raise ConfigError(
+            f"must be at least one lattice step and at most {largest:g}", "radius_min", got=Shown(f"{smallest:g}")
+        )
     count = math.ceil(math.log(largest / smallest) / math.log(ratio) - 1e-9) + 1
     squares = (math.floor(min((smallest * ratio**b) ** 2, MAX_RADIUS_SQUARED)) for b in range(count))
     return tuple(sorted(set(squares)))
@@ -256,9 +258,9 @@ class TupleAverage:
 
     def __post_init__(self) -> None:
         if self.method not in ("histogram", "search", "public"):
-            raise ConfigError(f"must be 'histogram', 'search' or 'public', got {self.method!r}", "radius")
+            raise ConfigError("must be 'histogram', 'search' or 'public'", "radius", got=self.method)
         if not 0 < self.gamma <= GAMMA:
-            raise ConfigError(f"must be in (0, 1/5], got {self.gamma}", "gamma")
+            raise ConfigError("must be in (0, 1/5]", "gamma", got=self.gamma)
         if (self.method == "public") != (self.radius_nano == 0) or self.radius_nano < 0:
             raise ConfigError("must leave rho for finding the radius, and none where it is public", "shares")
         if self.method == "histogram" and self.k == 1:

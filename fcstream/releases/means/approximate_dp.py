@@ -22,7 +22,7 @@ from ...cores.filters import BasicFilter
 from ...cores.generator import FriendlyGenerator, Generated
 from ...counting.exact import FriendCounts
 from ...counting.views import Selection, WindowView
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, sqrt_up
@@ -112,9 +112,9 @@ class FriendlyAverageDP:
 
     def __post_init__(self) -> None:
         if self._first_nano < 1 or self.loss.delta_femto < 2 or self.loss.delta_femto >= DELTA_UNIT:
-            raise ConfigError(f"must have epsilon >= 1e-8 and delta in [2e-15, 1), got {self.loss}", "release")
+            raise ConfigError("must have epsilon >= 1e-8 and delta in [2e-15, 1)", "release", got=self.loss)
         if self._rho_nano < 1:
-            raise ConfigError(f"must have a larger epsilon, got {self.loss}", "release")
+            raise ConfigError("must have a larger epsilon", "release", got=self.loss)
         check_average(2 * sqrt_up(self.radius_squared, 40), self._rho_nano)
 
     @cached_property
@@ -229,8 +229,9 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         try:
             return BasicMean(loss, radius_squared, self.checked_size_hint(), self.alpha)
         except ConfigError as error:
-            key = "release.alpha" if error.key == "alpha" else error.key
-            raise ConfigError(error.message, key) from None
+            if error.key == "alpha":
+                error.key = "release.alpha"
+            raise
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class BasicMean(PointMechanism):
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < 0.5:
-            raise ConfigError(f"must be in [0, 1/2), got {self.alpha!r}", "alpha")
+            raise ConfigError("must be in [0, 1/2)", "alpha", got=self.alpha)
         _ = self.average  # refuses budgets that are too small, before any release
 
     @cached_property
@@ -386,12 +387,12 @@ class EstimatedAverage:
 
     def __post_init__(self) -> None:
         if self.regime not in ("best", "high", "moderate"):
-            raise ConfigError(f"must be 'best', 'high' or 'moderate', got {self.regime!r}", "regime")
+            raise ConfigError("must be 'best', 'high' or 'moderate'", "regime", got=self.regime)
         if not 1e-15 <= self.beta < 0.5:
-            raise ConfigError(f"must be in [1e-15, 1/2), got {self.beta!r}", "beta")
+            raise ConfigError("must be in [1e-15, 1/2)", "beta", got=self.beta)
         if self.size < 3 or not 0 <= self.outliers <= (self.size - 3) / 2:
             raise ConfigError(
-                f"must be in [0, (n - 3)/2] with n >= 3, got {self.outliers} of n = {self.size}", "outliers"
+                "must be in [0, (n - 3)/2] with n >= 3", "outliers", got=Shown(f"{self.outliers} of n = {self.size}")
             )
         _ = self._design
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...accounting.losses import PrivacyLoss
 from ...counting.views import WindowView
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
@@ -39,11 +39,11 @@ def ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
     point = []
     for value, feature in zip(center, grid.features, strict=True):
         if not math.isfinite(value):
-            raise ConfigError(f"must be finite, got {value}", "release.center")
+            raise ConfigError("must be finite", "release.center", got=value)
         scaled = (value - feature.origin) / feature.scale
         (low, high), at = grid.ends(feature), float(grid.lattice.coordinates(scaled))
         if not low <= at <= high:
-            raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
+            raise ConfigError(f"must lie in the range of {feature.name!r}", "release.center", got=Shown(f"{value:g}"))
         point.append(int(at))
     return tuple(point)
 

@@ -184,7 +184,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
             return None
         if isinstance(self.spread, str) or not (math.isfinite(self.spread) and 0 < self.spread <= radius):
             raise ConfigError(
-                f"must be 'histogram' or a number in (0, radius = {radius:g}], got {self.spread!r}", "release.spread"
+                f"must be 'histogram' or a number in (0, radius = {radius:g}]", "release.spread", got=self.spread
             )
         return float(self.spread) / setting.grid.lattice.step
 
@@ -226,9 +226,10 @@ def check_outliers(mean: Mechanism, outliers: float, size_hint: int) -> None:
     more = f"use windows of {enough} records (and set `size_hint` to that), " if enough < most else ""
     raise ConfigError(
         f"must leave a core: with {percent(outliers)} outliers a window of {size_hint} records would release with "
-        f"probability {percent(mean.forecast(size_hint).probability)} at {mean.loss}, and spend most of it: "
-        f"{more}raise `release.rho`, or expect fewer outliers",
+        f"probability {percent(mean.forecast(size_hint).probability)} at {mean.loss}, and spend most of it",
         "release.outliers",
+        remedy=f"{more}raise {{rho}}, or expect fewer outliers",
+        rho="release.rho",
     )
 
 
@@ -358,7 +359,7 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def __post_init__(self) -> None:
         if not 0 <= self.outliers < 0.5:
-            raise ConfigError(f"must be in [0, 1/2), got {self.outliers!r}", "release.outliers")
+            raise ConfigError("must be in [0, 1/2)", "release.outliers", got=self.outliers)
         _ = self.core, self.center, self.middle, self.final  # refuse budgets that are too small to split, now
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.multi_radius import LadderCounts, MultiRadiusView, SampledLadderCounts, SampledLadderView
 from ...counting.views import WindowView
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, Lattice
@@ -20,6 +20,7 @@ from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, perc
 from ..core_stage import noise_warnings
 from ..diameter_search import DiameterSearch
 from ..options import BuildContext
+from ..reasons import too_scattered
 from .mean import FriendlyMean, MeanOptions, RecentredMean, check_outliers
 
 BASE = 1.5
@@ -51,7 +52,7 @@ def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int
     low = lattice.radius_squared(smallest, "release.radius_min")
     high = lattice.radius_squared(largest, "release.radius_max")
     if not low < high:
-        raise ConfigError(f"must lie above `radius_min`={smallest:g}, got {largest:g}", "release.radius_max")
+        raise ConfigError(f"must lie above `radius_min`={smallest:g}", "release.radius_max", got=Shown(f"{largest:g}"))
     steps = math.ceil(math.log(largest / smallest) / math.log(BASE) - 1e-9)
     between = {lattice.radius_squared(smallest * BASE**k) for k in range(1, steps)}
     return tuple(sorted({low, high} | {radius for radius in between if low < radius < high}))
@@ -109,11 +110,11 @@ class SearchedMean(PointMechanism):
 
     def __post_init__(self) -> None:
         if self.method not in ("recentered", "friendly"):
-            raise ConfigError(f"must be 'recentered' or 'friendly', got {self.method!r}", "release.method")
+            raise ConfigError("must be 'recentered' or 'friendly'", "release.method", got=self.method)
         if any(b <= a for a, b in itertools.pairwise(self.radii_squared)):
             raise ConfigError("must be strictly ascending", "radii_squared")
         if not 0 <= self.outliers < 0.5:
-            raise ConfigError(f"must be in [0, 1/2), got {self.outliers!r}", "release.outliers")
+            raise ConfigError("must be in [0, 1/2)", "release.outliers", got=self.outliers)
         _ = self.search, self.mean_at(len(self.radii_squared) - 1)  # refuse what cannot be divided, now
 
     @property
@@ -213,7 +214,7 @@ class SearchedMean(PointMechanism):
         return found
 
     def hint(self, reason: str) -> str:
-        return super().hint(reason).replace("release.radius", "release.radius_max").replace("`radius`", "`radius_max`")
+        return too_scattered("radius_max") if reason == "no_core" else super().hint(reason)
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         radii, step = self.radii_squared, grid.lattice.step

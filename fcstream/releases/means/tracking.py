@@ -94,7 +94,7 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     def _check_without_radius(self) -> None:
         for key in keys_of_a_core(self):
-            raise ConfigError("needs `release.radius`: without it no core is found", f"release.{key}")
+            raise ConfigError("needs {radius}: without it no core is found", f"release.{key}", radius="release.radius")
 
 
 def keys_of_a_core(options: MeanOptions) -> list[str]:

@@ -316,8 +316,9 @@ class ZoomingMean(PointMechanism):
         if corner > WIDEST:
             raise ConfigError(
                 f"must be larger: the corner of the public ranges is {corner:.3g} steps from their middle, and without "
-                f"`release.radius` it may be at most {WIDEST}",
+                f"{{radius}} it may be at most {WIDEST}",
                 "lattice.step",
+                radius="release.radius",
             )
         _ = self.start, self.again  # refuse a budget that is too small to split, now
 

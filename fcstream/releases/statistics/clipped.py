@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
@@ -108,13 +108,15 @@ class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True,
         size_hint, loss, d = self.checked_size_hint(), self.pure_loss(), setting.dimension
         names = [feature.name for feature in setting.grid.features]
         if d > MAX_DIMENSION:
-            raise ConfigError(f"must be at most {MAX_DIMENSION} for covariances, got {d}", "features")
+            raise ConfigError(f"must be at most {MAX_DIMENSION} for covariances", "features", got=d)
         if self.components is not None and not 1 <= self.components <= d:
-            raise ConfigError(f"must be in [1, {d}], got {self.components}", "release.components")
+            raise ConfigError(f"must be in [1, {d}]", "release.components", got=self.components)
         if self.target is not None and (self.target not in names or d < 2):
-            raise ConfigError(f"must name one of two features or more, got {self.target!r}", "release.target")
+            raise ConfigError("must name one of two features or more", "release.target", got=self.target)
         if loss.rho_nano < 10_000 * d:
-            raise ConfigError(f"must be at least {1e-5 * d:g} for {d} features, got {self.rho:g}", "release.rho")
+            raise ConfigError(
+                f"must be at least {1e-05 * d:g} for {d} features", "release.rho", got=Shown(f"{self.rho:g}")
+            )
         columns = Column.several(setting.grid)
         target = None if self.target is None else names.index(self.target)
         return ClippedCovariance(loss, columns, size_hint, self.scale == "learned", self.components, target)

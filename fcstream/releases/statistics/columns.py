@@ -43,7 +43,7 @@ class Column:
         if name is None and len(names) > 1:
             raise ConfigError(f"must name one of {', '.join(map(repr, names))}", "release.feature")
         if name is not None and name not in names:
-            raise ConfigError(f"must be one of {', '.join(map(repr, names))}, got {name!r}", "release.feature")
+            raise ConfigError(f"must be one of {', '.join(map(repr, names))}", "release.feature", got=name)
         index = 0 if name is None else names.index(name)
         return cls(index, grid.features[index], *grid.ends(grid.features[index]))
 

@@ -124,9 +124,9 @@ class FriendlyCovariance:
 
     def __post_init__(self) -> None:
         if not 1e-100 <= self.eta <= 1e6:
-            raise ConfigError(f"must be in [1e-100, 1e6], got {self.eta!r}", "release.eta")
+            raise ConfigError("must be in [1e-100, 1e6]", "release.eta", got=self.eta)
         if self.loss.epsilon_nano > EPSILON_UNIT or not 2 <= self.loss.delta_femto < DELTA_UNIT:
-            raise ConfigError(f"must have epsilon at most 1 and delta in [2e-15, 1), got {self.loss}", "release")
+            raise ConfigError("must have epsilon at most 1 and delta in [2e-15, 1)", "release", got=self.loss)
         if not 1 <= self.percent <= 90 or self._first_nano < 1:
             raise ConfigError(f"must leave something of {self.loss} for the number of matrices", "release")
 
@@ -258,11 +258,12 @@ class ShardCovariance(MechanismBase):
 
     def __post_init__(self) -> None:
         if self.shards < 2:
-            raise ConfigError(f"must be at least 2, got {self.shards}", "release.shards")
+            raise ConfigError("must be at least 2", "release.shards", got=self.shards)
         try:
             _ = self.predicate
         except ConfigError as error:
-            raise ConfigError(error.message, "release.limit") from None
+            error.key = "release.limit"
+            raise
         _ = self.average  # refuses what cannot release, now
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...counting.views import MAX_POINTS
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...stream.panes import PaneStore
 from ...stream.selection import TextUse
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
@@ -107,27 +107,30 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         self._per_user(setting.unit)
         if whole.rho_nano < 2:
             raise ConfigError(
-                f"must be at least 2e-09 for a release of kind 'frequent', whose gate takes a part, got {whole.rho:g}: "
-                "raise it",
+                "must be at least 2e-09 for a release of kind 'frequent', whose gate takes a part",
                 "release.rho",
+                got=Shown(f"{whole.rho:g}"),
+                remedy="raise it",
             )
         loss = PrivacyLoss(max(1, whole.rho_nano // GATE_RHO), max(1, whole.delta_femto // GATE_DELTA))
         most = MAX_VALUES if self.max_values is None else self.max_values
         if not 1 <= most <= MAX_POINTS // 2:
-            raise ConfigError(f"must be in [1, {MAX_POINTS // 2}], got {most}", "release.max_values")
+            raise ConfigError(f"must be in [1, {MAX_POINTS // 2}]", "release.max_values", got=most)
         return FrequentValues(whole - loss, name, 1, RecordGate(loss, most))
 
     def _per_user(self, unit: str) -> int:
         """Check the keys that depend on the unit; return for how many texts a unit of privacy counts."""
         if unit == "user" and self.max_values is not None:
             raise ConfigError(
-                "must be left out with unit = 'user': users are bounded, by `window.max_records`", "release.max_values"
+                "must be left out with unit = 'user': users are bounded, by {bound}",
+                "release.max_values",
+                bound="window.max_records",
             )
         if unit != "user" and self.values_per_user is not None:
             raise ConfigError(f"belongs to unit = 'user', the unit is {unit!r}", "release.values_per_user")
         most = 1 if self.values_per_user is None else self.values_per_user
         if not 1 <= most <= MAX_PER_USER:
-            raise ConfigError(f"must be in [1, {MAX_PER_USER}], got {most}", "release.values_per_user")
+            raise ConfigError(f"must be in [1, {MAX_PER_USER}]", "release.values_per_user", got=most)
         return most
 
     def text_use(self, texts: Sequence[str]) -> TextUse:
@@ -137,9 +140,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
         if self.feature is None and len(texts) > 1:
             raise ConfigError(f"must name one of {listed}", "release.feature")
         if self.feature is not None and self.feature not in texts:
-            raise ConfigError(
-                f"must be a feature with type = 'text' ({listed}), got {self.feature!r}", "release.feature"
-            )
+            raise ConfigError(f"must be a feature with type = 'text' ({listed})", "release.feature", got=self.feature)
         return TextUse(texts[0] if self.feature is None else self.feature, self.values_per_user or 1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
@@ -92,8 +92,9 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         for number in numbers:
             if (at := grid.number(column.feature, number)) is None:
                 raise ConfigError(
-                    f"must lie in the range {column.feature.interval} of {column.feature.name!r}, got {number:g}",
+                    f"must lie in the range {column.feature.interval} of {column.feature.name!r}",
                     f"release.{name}",
+                    got=Shown(f"{number:g}"),
                 )
             found.append(at)
         return tuple(found)

@@ -96,9 +96,9 @@ class ShardMoments(PaneStore[MomentsView]):
 
     def __init__(self, dimension: int, shards: int, noise: Noise) -> None:
         if dimension < 1:
-            raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+            raise ConfigError("must be at least 1", "dimension", got=dimension)
         if not 2 <= shards <= MAX_SHARDS:
-            raise ConfigError(f"must be in [2, 2**20], got {shards}", "shards")
+            raise ConfigError("must be in [2, 2**20]", "shards", got=shards)
         super().__init__()
         self.dimension = dimension
         self.shards = shards
@@ -113,7 +113,7 @@ class ShardMoments(PaneStore[MomentsView]):
         from ..._kernels import moments
 
         if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+            raise ConfigError(f"must have shape (m, {self.dimension})", "points", got=points.shape)
         if len(points) == 0:
             return
         if pane not in self._held:

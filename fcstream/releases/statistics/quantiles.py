@@ -70,7 +70,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def build(self, setting: BuildContext) -> Quantiles:
         levels, key = [round(level, 12) for level in self.quantiles], "release.quantiles"  # 3 * 0.1 is 0.3
         if not 1 <= len(levels) <= MAX_QUANTILES:
-            raise ConfigError(f"must hold 1 to {MAX_QUANTILES} numbers, got {len(levels)}", key)
+            raise ConfigError(f"must hold 1 to {MAX_QUANTILES} numbers", key, got=len(levels))
         if not all(0 < level < 1 for level in levels) or any(exact(x).denominator > 10**6 for x in levels):
             raise ConfigError("must lie in (0, 1), with at most six decimals", key)
         if sorted(set(levels)) != levels:

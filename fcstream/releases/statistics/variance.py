@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.multi_radius import MultiRadiusView, SampledLadderView
 from ...counting.views import WindowView
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
@@ -118,7 +118,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
             if best is None or found.merit > best.merit:
                 best = found
         if best is None:
-            raise ConfigError(f"must be larger for a mean and a variance, got {self.rho:g}", "release.rho")
+            raise ConfigError("must be larger for a mean and a variance", "release.rho", got=Shown(f"{self.rho:g}"))
         return best
 
 

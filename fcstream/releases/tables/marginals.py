@@ -85,15 +85,15 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         codes = Codes.of(setting.grid, self.columns, self.edges)
         if not 1 <= self.order <= min(MAX_ORDER, len(codes.attributes)):
             raise ConfigError(
-                f"must be in [1, {min(MAX_ORDER, len(codes.attributes))}], got {self.order}", "release.order"
+                f"must be in [1, {min(MAX_ORDER, len(codes.attributes))}]", "release.order", got=self.order
             )
         found = Marginals(self.pure_loss(), codes, self.order)
         if found.tables.cells > MAX_CELLS:
             raise ConfigError(
-                f"must be smaller: {found.tables.number:,} tables have {found.tables.cells:,} cells, at most "
-                f"{MAX_CELLS:,} fit one release; name fewer `columns`, use coarser `edges`, or ask for "
-                "kind = 'synthetic'",
+                f"must be smaller: {found.tables.number:,} tables have {found.tables.cells:,} cells, "
+                f"at most {MAX_CELLS:,} fit one release",
                 "release.order",
+                remedy="name fewer `columns`, use coarser `edges`, or ask for kind = 'synthetic'",
             )
         return found
 

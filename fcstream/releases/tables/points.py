@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
@@ -83,7 +83,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 raise ConfigError(f"must be given for set = {owner!r}, and for no other", f"release.{name}")
         loss = self.pure_loss()
         if loss.rho_nano < 10_000:
-            raise ConfigError(f"must be at least 1e-5, got {self.rho:g}", "release.rho")
+            raise ConfigError("must be at least 1e-5", "release.rho", got=Shown(f"{self.rho:g}"))
         return Points(loss, getattr(self, f"_{self.set}")(setting.grid))
 
     def _box(self, grid: Grid) -> ConvexSet:
@@ -106,7 +106,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 "must be at least two features without `origin` and `transform` for a simplex", "features"
             )
         if not (math.isfinite(self.total or 0) and (self.total or 0) > 0):
-            raise ConfigError(f"must be a positive number, got {self.total}", "release.total")
+            raise ConfigError("must be a positive number", "release.total", got=self.total)
         total = (self.total or 0) / grid.lattice.step
         middle = round(total / grid.dimension)
         return ConvexSet("simplex", (middle,) * grid.dimension, math.ceil(total) + 1, total=total)

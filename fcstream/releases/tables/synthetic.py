@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise, sampleable
 from ...stream.lattice import Grid
@@ -117,13 +117,13 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def build(self, setting: BuildContext) -> Mechanism:
         loss, codes = self.pure_loss(), Codes.of(setting.grid, self.columns, self.edges)
         if self.rows is not None and not 1 <= self.rows <= MAX_ROWS:
-            raise ConfigError(f"must be in [1, {MAX_ROWS}], got {self.rows}", "release.rows")
+            raise ConfigError(f"must be in [1, {MAX_ROWS}]", "release.rows", got=self.rows)
         if self.kappa != 0.5 and self.variant != "paper":
-            raise ConfigError("belongs to variant = 'paper': leave it out", "release.kappa")
+            raise ConfigError("belongs to variant = 'paper'", "release.kappa", remedy="leave it out")
         if self.size_hint is not None or self.variant == "paper" or self.projection == "ones":
             self.checked_size_hint()
         if loss.rho_nano < 10_000:
-            raise ConfigError(f"must be at least 1e-5, got {self.rho:g}", "release.rho")
+            raise ConfigError("must be at least 1e-5", "release.rho", got=Shown(f"{self.rho:g}"))
         if self.projection == "ones" and codes.bits > codes.booleans:
             raise ConfigError("must be 'learned' or 'previous' unless all columns are Boolean", "release.projection")
         if self.variant != "paper":
@@ -131,7 +131,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         if self.projection != "learned":
             raise ConfigError("must be 'learned' with variant = 'paper'", "release.projection")
         if not 0 < self.kappa < 1:
-            raise ConfigError(f"must be in (0, 1), got {self.kappa:g}", "release.kappa")
+            raise ConfigError("must be in (0, 1)", "release.kappa", got=Shown(f"{self.kappa:g}"))
         return PaperSynthetic(loss, codes, self.checked_size_hint(), self.kappa, self.rows)
 
 

@@ -114,17 +114,20 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 "window.slide",
             )
         if not 0 < self.theta <= 1:
-            raise ConfigError(f"must be above 0 and at most 1, got {self.theta!r}", "release.theta")
+            raise ConfigError("must be above 0 and at most 1", "release.theta", got=self.theta)
         for name in ("feature", "edges", "categories"):
             if self.of != "histogram" and getattr(self, name) is not None:
-                raise ConfigError(f"belongs to of = 'histogram', not to {self.of!r}: leave it out", f"release.{name}")
+                raise ConfigError(
+                    f"belongs to of = 'histogram', not to {self.of!r}", f"release.{name}", remedy="leave it out"
+                )
         found = factor(self._windows(setting.window_ms), exact(self.theta))
         sums = self._sums(setting, loss, found)
         if found.windows * sums.size > MAX_CELLS:
             raise ConfigError(
-                f"must have at most {MAX_CELLS // sums.size} windows of {sums.size} numbers, got {found.windows}: use "
-                "a shorter epoch or fewer bins",
+                f"must have at most {MAX_CELLS // sums.size} windows of {sums.size} numbers",
                 "release.epoch",
+                got=found.windows,
+                remedy="use a shorter epoch or fewer bins",
             )
         return Total(loss, self.of, sums, found)
 
@@ -135,8 +138,7 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             number, unit = windows.strip()[:-1], windows.strip()[-1:]
             if unit not in _MILLIS or not number.isdecimal():
                 raise ConfigError(
-                    f"must be a whole number of windows, or a duration such as '1d', '12h' or '30m', got {windows!r}",
-                    key,
+                    "must be a whole number of windows, or a duration such as '1d', '12h' or '30m'", key, got=windows
                 )
             length = int(number) * _MILLIS[unit]
             if window_ms < 1 or length % window_ms:
@@ -146,7 +148,7 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 )
             windows = length // window_ms
         if not 1 <= windows <= MAX_WINDOWS:
-            raise ConfigError(f"must be 1 to {MAX_WINDOWS} windows, got {windows}", key)
+            raise ConfigError(f"must be 1 to {MAX_WINDOWS} windows", key, got=windows)
         return windows
 
     def _sums(self, setting: BuildContext, loss: PrivacyLoss, found: Factor) -> Sums:

@@ -76,7 +76,7 @@ class AutoPointsOptions(PointsOptions, frozen=True, forbid_unknown_fields=True, 
         theirs = [key for key in _OF_CELLS if getattr(self, key) != defaults[key]]
         if self.rows != defaults["rows"] and (theirs or self.method != "auto"):
             also = f"`release.{theirs[0]}` to" if theirs else "what is asked for is"
-            raise ConfigError(f"belongs to method 'tree', and {also} 'cells': leave one out", "release.rows")
+            raise ConfigError(f"belongs to method 'tree', and {also} 'cells'", "release.rows", remedy="leave one out")
         if self.method != "auto":
             return cells, ""
         if theirs:

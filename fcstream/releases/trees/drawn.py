@@ -60,7 +60,7 @@ class TreePointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def build(self, setting: BuildContext) -> TreePoints:
         if not 1 <= self.rows <= MOST_ROWS:
-            raise ConfigError(f"must be in [1, {MOST_ROWS}], got {self.rows}", "release.rows")
+            raise ConfigError(f"must be in [1, {MOST_ROWS}]", "release.rows", got=self.rows)
         release = TreePoints(self.pure_loss(), box_of(setting.grid), self.rows)
         _ = release.inner
         return release

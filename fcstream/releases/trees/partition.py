@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ConfigError
+from ...errors import ConfigError, Shown
 from ..base import Release
 from .agreement import variance_of_sum
 from .growing import PublicBox, Tree
@@ -200,9 +200,9 @@ def count_in_range(release: Release, ranges: Mapping[str, tuple[float, float]]) 
     inside = np.ones(len(release.value))
     for name, (low, high) in ranges.items():
         if name not in features:
-            raise ConfigError(f"must be one of {', '.join(map(repr, features))}, got {name!r}", "ranges")
+            raise ConfigError(f"must be one of {', '.join(map(repr, features))}", "ranges", got=name)
         if not low <= high:
-            raise ConfigError(f"must ascend, got {low!r} to {high!r} for {name!r}", "ranges")
+            raise ConfigError("must ascend", "ranges", got=Shown(f"{low!r} to {high!r} for {name!r}"))
         j = features.index(name)
         ends = np.array(parts["low"], float)[:, j], np.array(parts["high"], float)[:, j]
         width = np.maximum(ends[1] - ends[0], 1e-300)

@@ -67,7 +67,7 @@ class TreeOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     def build(self, setting: BuildContext) -> TreeRelease:
         if not 1 <= self.max_boxes <= MOST_BOXES:
-            raise ConfigError(f"must be in [1, {MOST_BOXES}], got {self.max_boxes}", "release.max_boxes")
+            raise ConfigError(f"must be in [1, {MOST_BOXES}]", "release.max_boxes", got=self.max_boxes)
         release = TreeRelease(self.pure_loss(), box_of(setting.grid), self.max_boxes)
         _ = release.inner
         return release
