@@ -277,9 +277,10 @@ class LedgerContract:
         assert ledger.epoch_states("b", 0) == [(60_000, b"left")]
         ledger.forget_states("b", 1)
         assert ledger.epoch_states("b", 0) == []
-        ledger.charge([self.request(3)])
-        ledger.seal_with_states([SealedRelease(window(3), b"answer")], [EpochState("a", 120_000, 180_000, b"")])
-        assert ledger.epoch_states("a", 120_000) == []
+        ledger.charge([self.request(index) for index in range(3, 6)])
+        found = [EpochState("a", 240_000 if i > 3 else 120_000, 60_000 * i, b"left" * (i == 4)) for i in range(3, 6)]
+        ledger.seal_with_states([SealedRelease(window(i), b"answer") for i in range(3, 6)], found)
+        assert (ledger.epoch_states("a", 120_000), ledger.epoch_states("a", 240_000)) == ([], [])
         ledger.close()
 
     def test_a_seal_that_is_refused_stores_no_state(self, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from ..errors import needs_package
 from .batch import Batch, Rejection, Schema, batch_from_cells
 from .cells import LONGEST_LABEL
 from .plain_columns import as_array, as_objects
+from .texts import are_overloaded
 
 _NO_TEXT = object()
 """Stands for bytes that are not UTF-8."""
@@ -118,7 +119,7 @@ class ArrowRows:
             found: NDArray[np.object_] = column.to_numpy()
         except self._arrow.ArrowException:  # no Unicode
             return None
-        return found
+        return None if are_overloaded(found) else found
 
     def _cells(self, column: Any) -> NDArray[Any]:
         """Return a column as a plain one; text that is not UTF-8 becomes a value that every check rejects."""

@@ -29,7 +29,7 @@ from .positions import SeenPositions as SeenPositions
 from .rejections import Rejection as Rejection
 from .rejections import tallied, total
 from .texts import UnusableRecord as UnusableRecord
-from .texts import plain_texts
+from .texts import are_overloaded, is_overloaded, plain_texts
 
 MEANINGS = {
     "broken_record": "no JSON object on the line, or a wrong number of cells",
@@ -42,9 +42,10 @@ MEANINGS = {
     "late": "arrived after close and lateness of every window it belongs to: raise `window.lateness`",
     "window_closed": "all its windows have a release already: raise `window.lateness`",
     "duplicate": "this source position was taken before; nothing is lost",
-    "bad_user": "a user's id that is neither text nor a whole number, or longer than 1024 characters",
+    "bad_user": "a user's id that is neither text nor a whole number, is longer than 1024 characters, or has more than "
+    "30 accents in a row",
     "unknown_level": "a Boolean or a category that is none of its declared levels",
-    "not_a_text": "no text and no whole number where a text must stand, or no Unicode",
+    "not_a_text": "no text and no whole number where a text must stand, no Unicode, or more than 30 accents in a row",
     "too_long": "rows of one message beyond those that are read, a text of more than `max_bytes`, or a record or a "
     "message that is longer than any that is read",
     "cumulative": "a cumulative sum of OTLP, which holds all measurements since its start: send gauges, or deltas",
@@ -371,11 +372,10 @@ def batch_from_columns(
         good = np.isfinite(values).all(axis=1) & (np.abs(timestamps) <= MAX_TIME_MS)
     for label in labels:
         cells = label.tolist()
-        if all(cells) and max(map(len, cells), default=0) <= LONGEST_LABEL:
+        if all(cells) and max(map(len, cells), default=0) <= LONGEST_LABEL and not are_overloaded(cells):
             continue
-        good &= np.fromiter(
-            (text is not None and 0 < len(text) <= LONGEST_LABEL for text in cells), np.bool_, len(cells)
-        )
+        usable = (text is not None and 0 < len(text) <= LONGEST_LABEL and not is_overloaded(text) for text in cells)
+        good &= np.fromiter(usable, np.bool_, len(cells))
     if good.all():
         batch = Batch(np.floor(timestamps).astype(np.int64), values, positions)
         return schema.labeled(batch, labels), np.empty(0, np.int64)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .plain_columns import as_objects, cells_of
-from .texts import UnusableRecord, composed, is_whole, parse_text, plain_texts
+from .texts import UnusableRecord, are_overloaded, composed, is_overloaded, is_whole, parse_text, plain_texts
 
 TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
 PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
@@ -257,7 +257,7 @@ def _usual_labels(cells: list[Any], role: Role) -> NDArray[np.object_] | None:
         texts = plain_texts(cells, role.max_bytes)
         return as_objects(texts) if all(texts) else None
     sizes = list(map(len, cells))
-    if min(sizes, default=1) == 0 or max(sizes, default=1) > LONGEST_LABEL:
+    if min(sizes, default=1) == 0 or max(sizes, default=1) > LONGEST_LABEL or are_overloaded(cells):
         return None
     return as_objects(cells)
 
@@ -389,7 +389,7 @@ def _code(value: Any, role: Role) -> float:
     if text is None:
         text = ""  # which may be a level
     code = role.codes.get(text) if isinstance(text, str) else None
-    if code is None and isinstance(text, str) and len(text) <= LONGEST_LABEL:
+    if code is None and isinstance(text, str) and len(text) <= LONGEST_LABEL and not is_overloaded(text):
         code = role.codes.get(composed(text))
     if code is None and isinstance(text, str) and not isinstance(value, (str, bytes)):
         own = value if isinstance(value, bool) else int(text) if _WHOLE.fullmatch(text) else None
@@ -408,8 +408,8 @@ def _label(value: Any, role: Role) -> str:
     if text is None or (isinstance(text, str) and not text):
         raise UnusableRecord("missing")
     if isinstance(text, bytes) and len(text) <= LONGEST_LABEL:  # as good an id as any
-        return text.decode("utf-8", "surrogateescape")
-    if not isinstance(text, str) or len(text) > LONGEST_LABEL:
+        text = text.decode("utf-8", "surrogateescape")
+    if not isinstance(text, str) or len(text) > LONGEST_LABEL or is_overloaded(text):
         raise UnusableRecord(role.reason)
     return text
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any
+from unicodedata import combining
 
 import numpy as np
 
@@ -13,6 +14,8 @@ MAX_BYTES = 256
 """Most bytes of a text in UTF-8, unless the configuration says otherwise."""
 MOST_JOINED = 2**24
 """Most characters of a column that are joined to one text, to look at all of them at once."""
+MOST_MARKS = 30
+"""Most accents in a row, as in Unicode's safe format: the normal form takes the square of their number."""
 _MOST_COMPOSED = 16  # code points of a text that the normal form makes one of: really 4 at most
 
 
@@ -35,13 +38,32 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def is_overloaded(text: str) -> bool:
+    """Tell whether a text has more than `MOST_MARKS` accents in a row."""
+    return len(text) > MOST_MARKS and not text.isascii() and _most_marks(text) > MOST_MARKS
+
+
+@lru_cache(maxsize=64)
+def _most_marks(text: str) -> int:
+    """Return how many accents of a text there are in a row, at most; 0 for a text that certainly has few."""
+    if not any(map(combining, text[MOST_MARKS :: MOST_MARKS + 1])):  # one of more would be among them
+        return 0
+    return max(map(len, bytes(map(combining, text)).split(b"\0")))
+
+
+def are_overloaded(texts: Collection[str]) -> bool:
+    """Tell whether any of some texts is overloaded."""
+    return not all(map(str.isascii, texts)) and any(map(is_overloaded, texts))
+
+
 def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
     """Read one text in Unicode's normal form C; a whole number becomes its decimal text.
 
     Raises
     ------
     UnusableRecord
-        ``missing``, ``not_a_text``, or ``too_long``: more than `max_bytes` of UTF-8.
+        ``missing``, ``not_a_text`` (also for more than `MOST_MARKS` accents in a row), or ``too_long``: more than
+        `max_bytes` of UTF-8.
     """
     if isinstance(value, bytes):
         if len(value) > 4 * _MOST_COMPOSED * max_bytes:
@@ -60,6 +82,8 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         raise UnusableRecord("not_a_text")
     if len(value) > _MOST_COMPOSED * max_bytes:  # unread, since many records may share it
         raise UnusableRecord("too_long")
+    if is_overloaded(value):
+        raise UnusableRecord("not_a_text")
     value = composed(value)
     try:
         size = len(value) if value.isascii() else len(value.encode())

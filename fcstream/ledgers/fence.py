@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from io import FileIO
 
 from ..errors import LedgerError, LedgerInUse, LedgerTaken
-from ..runtime.disk import lock_file
+from ..runtime.disk import lock_file, write_all
 from ..runtime.undo import on_error
 
 _REMEDY = "nothing more is published; find out who did it, let one process use the ledger, and start again"
@@ -64,7 +64,8 @@ class Fence:
                     _HELD.add(self)
                     lock_file(self._file)
                     if _same(os.fstat(self._file), self.path):
-                        os.write(self._file, self._mark)
+                        write_all(self._file, self._mark)
+                        os.ftruncate(self._file, len(self._mark))
                         return
                 self.release()  # somebody removed it meanwhile
         except BlockingIOError:

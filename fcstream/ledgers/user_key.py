@@ -127,7 +127,8 @@ class UserKeyPlace(NamedTuple):
                 remedy=f"put {_DIGITS}, there with mode 600, or name another place in `{_OPTION}`",
             ) from None
         found = self.read()
-        assert found is not None
+        if found is None:
+            raise LedgerError(f"{self.name} is a link to a file that is not there: put that back, or remove the link")
         return found
 
 

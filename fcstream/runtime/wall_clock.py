@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 LOG = logging.getLogger("fcstream.clock")
-TOLERANCE_MS = 1000
-"""Jump, in milliseconds, that is always ignored."""
+TOLERANCE_MS = 1002
+"""Jump, in milliseconds, that is always ignored: a leap second, and what two clocks are rounded by."""
 START_MS = 86_400_000
 """By how much, in milliseconds, a clock may be ahead at a start of what was last known, because nobody was there."""
 NOTES, ACCEPTANCE = "clock", "clock-accepted"
@@ -26,6 +26,7 @@ NOTES, ACCEPTANCE = "clock", "clock-accepted"
 _DRIFT = 1000  # a corrected clock may be slower or faster by one part in so many while no process watches it
 _NOTE_MS = 60_000
 _ASK_MS = 1000
+_APART_MS, _TRIES = 20, 100
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine is suspended
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -157,13 +158,14 @@ class WallClock:
         self._wall, self._elapsed = wall, elapsed
         self._boot = "" if notes is None else boot() if boot_name is None else boot_name
         self._lock = threading.RLock()
-        self._offset_ms = wall() - elapsed()
+        _, now, after = self._read()
+        self._offset_ms = now - after
         self._ahead_ms = self._tolerance_ms  # how far the clock may be ahead
         self._since = "the time that has passed"
         self._jump_ms = 0
         self._known_ms: int | None = None  # the time that an earlier run of the machine has seen
         self._is_compared = False
-        self._ask_at = self._note_at = elapsed()
+        self._ask_at = self._note_at = after
         noted = None if notes is None else notes.load()
         if noted is not None and noted.boot == self._boot != "":
             self._offset_ms, self._is_compared = noted.offset_ms, True
@@ -226,7 +228,8 @@ class WallClock:
     def accept(self) -> None:
         """Follow the machine's clock as it is now."""
         with self._lock:
-            self._follow(self._wall() - self._elapsed(), "was accepted")
+            _, wall, elapsed = self._read()
+            self._follow(wall - elapsed, "was accepted")
 
     def _text(self, jump: int) -> str:
         where = "ahead of" if jump > 0 else "behind"
@@ -235,18 +238,24 @@ class WallClock:
             f"right again, or, if it is right now, until you {self._remedy}"
         )
 
+    def _read(self) -> tuple[int, int, int]:
+        """Read the time that has passed, the clock, and that time again: as close together as this thread runs."""
+        for _ in range(_TRIES):
+            found = self._elapsed(), self._wall(), self._elapsed()
+            if found[2] - found[0] <= _APART_MS:
+                break
+        return found
+
     def _look(self) -> tuple[int, int]:
         """Return the time without a jump, and that of the machine's clock."""
         with self._lock:
-            before = self._elapsed()
-            wall = self._wall()
-            after = self._elapsed()
+            before, wall, after = self._read()
             self._ask(wall - after, after)
             early, late = wall - after - self._offset_ms, wall - before - self._offset_ms
             # While this thread did not run, the two clocks were not read together: the smaller difference counts.
             jump = 0 if early <= 0 <= late else early if early > 0 else late
             if -self._tolerance_ms <= jump <= self._ahead_ms:
-                self._follow(wall - after, "is right again")
+                self._follow(self._offset_ms + jump, "is right again")
                 now = wall
             else:
                 now = after + self._offset_ms

@@ -3,8 +3,10 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from support.embedded_ledgers import LOSS, TERMS
@@ -56,18 +58,24 @@ class Publisher:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         self.published, self.error, self.code = [], "", None
         STARTED.append(self)
-        self.is_open = self._read("open")
+        self.is_open = self.read("open")
 
     def do(self, line):
         """Have it run a line of Python; returns whether it lives on."""
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
-        return self._read("done")
+        return self.read("done")
 
     def publish(self, name):
         return self.do(f"publish({str(name)!r})")
 
-    def _read(self, end):
+    def stopped(self):
+        """Have it close the ledger and end."""
+        assert not self.do("ledger.close(); sys.exit(0)")
+        assert self.code == 0, self.error
+        return self
+
+    def read(self, end):
         for line in self.process.stdout:
             if line.strip() == end:
                 return True
@@ -236,11 +244,38 @@ def test_who_came_and_went_meanwhile_is_seen_by_the_guard(ledger):
     os.rename(f"{ledger}-lock", f"{ledger}-aside")
     second = Publisher(ledger, "none")
     assert second.publish(1)
-    assert not second.do("ledger.close(); sys.exit(0)")
+    second.stopped()
     os.rename(f"{ledger}-aside", f"{ledger}-lock")
     assert not first.publish(1)
     check_ended(first, "l.db-witness shows")
     assert check_published(first, second) == ["0", "1"]
+
+
+def test_whatever_the_lock_holds_a_process_may_take_it(ledger):
+    ledger.with_name("l.db-lock").write_bytes(b"#" * 1000)
+    first = Publisher(ledger)
+    assert first.publish(0)
+    assert check_published(first.stopped()) == ["0"]
+
+
+def test_the_newer_process_publishes_where_the_older_one_was_stopped(ledger):
+    """Wherever it stands still and for however long, it goes on to its end, and not to a second noise."""
+    for turn in range(3):
+        path = ledger.with_name(f"{turn}.db")
+        first = Publisher(path, "none")
+        assert first.publish(0)
+        assert first.do("os.close(os.open(path, os.O_RDWR))")
+        first.process.stdin.write("".join(f"publish('{name}')\n" for name in range(1, 40)) + "sys.exit(0)\n")
+        first.process.stdin.flush()
+        time.sleep(0.004 * turn)
+        first.process.send_signal(signal.SIGSTOP)
+        second = Publisher(path, "none")
+        for name in range(40):
+            assert second.publish(name)
+        first.process.send_signal(signal.SIGCONT)
+        while first.read("done"):
+            pass
+        assert check_published(first, second.stopped()) == sorted(map(str, range(40)))
 
 
 def test_a_removed_guard_is_told_and_begun_anew(ledger, caplog):

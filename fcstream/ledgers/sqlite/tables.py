@@ -450,7 +450,9 @@ class StreamTables:
         if state.body:
             row = (self.number, *state, state_mark(state))
             self._file.write_later(_NEW_STATE, row[:4], row)
-        self.forget_states(state.answer, state.forgets_before_ms)
+            self.forget_states(state.answer, state.forgets_before_ms)
+        else:  # now, since what waits may be written in another order
+            self.do(_OLD_STATES, (state.answer, state.forgets_before_ms))
 
     def forget_states(self, answer: str, before_ms: int) -> None:
         """See `StateLedger.forget_states`."""

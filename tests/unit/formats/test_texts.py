@@ -1,6 +1,8 @@
 """Features that hold texts: every decoder reads the same texts, and rejects the same ones."""
 
 import json
+import time
+import unicodedata
 
 import msgspec
 import numpy as np
@@ -11,6 +13,7 @@ from support.payloads import arrow
 
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Schema, as_objects
+from fcstream.formats.cells import Role, read_cell
 from fcstream.formats.decoders import CsvRows, Objects
 from fcstream.formats.frames import read_table
 from fcstream.formats.payloads import decoder_for
@@ -163,3 +166,70 @@ def test_a_text_does_not_depend_on_its_neighbors(texts):
 def test_packed_floats_hold_no_texts():
     with pytest.raises(ConfigError, match="texts"):
         decoder_for("floats", SCHEMA)
+
+
+MARKS = "\u0300\u0316"
+
+
+@pytest.mark.parametrize(("many", "reason"), [(30, None), (31, "not_a_text")])
+@pytest.mark.parametrize("before", [1, 17, 40])
+@pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
+def test_a_letter_has_so_many_accents(before, many, reason, form):
+    """The normal form takes the square of the number of accents in a row."""
+    text = "a" * before + (MARKS * many)[:many] + "b" * before
+    if reason is None:
+        assert len(parse_text(form(text))) == len(text) - 1  # one is a part of the letter now
+        assert plain_texts([text, "b"], 256) == [parse_text(text), "b"]
+        return
+    with pytest.raises(UnusableRecord, match=reason):
+        parse_text(form(text))
+    assert plain_texts([text, "b"], 256) == [None, "b"]
+
+
+PEOPLE = Schema("t", "ms", ("x",), "who", order=("x",))
+ACCENTS = {"a" + MARKS * 15: None, "a" + MARKS * 15 + "\u0300": "bad_user", "ann": None}
+DECODERS = {
+    "lines": lambda who: Objects(PEOPLE).decode(
+        [json.dumps({"t": 1, "x": 2.0, "who": each}).encode() for each in who], 0
+    ),
+    "msgpack": lambda who: decoder_for("msgpack", PEOPLE).decode(
+        [msgspec.msgpack.encode({"t": 1, "x": 2.0, "who": each}) for each in who], 0
+    ),
+    "csv": lambda who: CsvRows(PEOPLE, b"who,t,x").decode([f"{each},1,2".encode() for each in who], 0),
+    "arrow": lambda who: decoder_for("arrow", PEOPLE).decode([arrow(t=[1], x=[1.0], who=[each]) for each in who], 0),
+    "arrays": lambda who: read_push(PEOPLE, [1] * len(who), [[1.0]] * len(who), list(who), None)[0],
+    "bytes": lambda who: read_push(PEOPLE, [1] * len(who), [[1.0]] * len(who), [each.encode() for each in who], None)[
+        0
+    ],
+}
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_id_has_so_many_accents_too(decoder, count):
+    """However it comes, and whatever stands beside it."""
+    for i in range(4 - count):
+        who = list(ACCENTS)[i : i + count]
+        batch = DECODERS[decoder](who)
+        good = [unicodedata.normalize("NFC", each) for each in who if ACCENTS[each] is None]
+        assert batch.users.tolist() == good
+        assert [each.reason for each in batch.rejections] == [ACCENTS[each] for each in who if ACCENTS[each]]
+
+
+def test_a_level_has_so_many_accents_too():
+    few, many = ("a" + (MARKS * count)[:count] for count in (30, 31))
+    role = Role("category", codes={unicodedata.normalize("NFC", each): code for code, each in enumerate([few, many])})
+    assert read_cell(few, role) == 0
+    with pytest.raises(UnusableRecord, match="unknown_level"):
+        read_cell(many, role)
+
+
+def test_hostile_accents_take_time_in_their_number():
+    def seconds(count):
+        texts = ["a" + MARKS * (count // 2)] * 50
+        started = time.process_time()
+        assert plain_texts(texts, 16 * count) == [None] * 50
+        return time.process_time() - started
+
+    seconds(2_000)
+    assert seconds(64_000) < 100 * seconds(2_000)  # 32 times, or 1,024

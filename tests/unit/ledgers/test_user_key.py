@@ -140,6 +140,19 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
         KeyedEngine(config_of({"url": f"sqlite:{tmp_path / 'l.db'}", "user_key": f"file:{tmp_path / 'no' / 'key'}"}))
 
 
+def test_a_link_is_followed_and_one_that_leads_nowhere_told(ledger, tmp_path):
+    link, config = tmp_path / "l.db.user-key", config_of(ledger)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match="user-key is a link to a file that is not there"):
+        KeyedEngine(config)
+    (tmp_path / "elsewhere").write_text(DIGITS)
+    (tmp_path / "elsewhere").chmod(0o600)
+    run(config)
+    (tmp_path / "elsewhere").write_text(DIGITS[::-1])
+    with pytest.raises(LedgerMismatch, match="holds another"):
+        KeyedEngine(config)
+
+
 def test_two_streams_know_a_user_by_different_hashes(ledger):
     found = []
     for name in ("t", "u"):
