@@ -277,6 +277,7 @@ class CsvRows:
         self._schema = schema
         self._delimiter = dialect.delimiter
         self._dialect = dialect
+        self._width = -1
         columns = list(dialect.header) or self._cells(header.removeprefix(BOM))
         self._width = len(columns)
         self._names = [schema.time, *schema.features, *schema.labels]
@@ -358,7 +359,7 @@ class CsvRows:
     def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "surrogateescape")
         if '"' not in text:
-            return text.rstrip("\r").split(self._delimiter)
+            return text.rstrip("\r").split(self._delimiter, self._width)  # one cell too many is enough
         try:
             return next(csv.reader([text], delimiter=self._delimiter, strict=True), [])
         except csv.Error:

@@ -4,13 +4,14 @@ import io
 import itertools
 import json
 import time
+from pathlib import Path
 
 import cbor2
 import fastavro
 import msgspec
 import pytest
 from support.arrow_bombs import shared_schema
-from support.costly import DESCRIPTORS, PROTO_RECORD, colliding, gauge
+from support.costly import DESCRIPTORS, PROTO_RECORD, colliding, gauge, memory
 from support.payloads import arrow
 
 from fcstream.connectors.http.bodies import Bodies
@@ -18,6 +19,7 @@ from fcstream.errors import ConfigError
 from fcstream.formats import bounds
 from fcstream.formats.avro import AvroMessages
 from fcstream.formats.batch import Rejection, Schema
+from fcstream.formats.decoders import CsvRows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
 from fcstream.formats.protobuf import ProtobufMessages, message_type
@@ -364,3 +366,17 @@ def test_metadata_of_arrow_that_are_used_many_times(few, many):
     decoder = decoder_for("arrow", PLAIN)
     assert verdict(decoder, shared_schema(**few)) == ["missing"]
     assert verdict(decoder, shared_schema(**many)) == ["too_long"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is measured as Linux tells it")
+def test_lines_of_nothing_but_commas():
+    decoder = CsvRows(PLAIN, b"ts,a")
+    commas = [b"," * 2**20] * 16
+
+    class Together:
+        def decode(self, _lines, _first):
+            return decoder.decode(commas, 0)
+
+    used, records = memory(Together(), b"")
+    assert (used < 50e6, records) == (True, 0)  # it was 142 MB
+    assert [each.reason for each in decoder.decode(commas, 0).rejections] == ["broken_record"] * 16
