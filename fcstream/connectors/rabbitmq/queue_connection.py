@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -31,8 +30,6 @@ _SOCKET_S = 10.0
 _ANSWER_S = 10.0
 _CUT_S = 1.0  # time for the client to notice that its socket was shut down
 _SILENCE = "no answer"
-_PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeError|IndexError|error"
-_UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # reported as text only
 
 
 class AmqpChannel:
@@ -50,6 +47,7 @@ class AmqpChannel:
     def __init__(self, parameters: Any) -> None:
         import pika
 
+        pika.spec.props[pika.BasicProperties.INDEX] = _forgiving()
         self.client: Any = None
         self._limit_s, self._until = 0.0, 0.0
         self._failure: BaseException | None = None
@@ -182,6 +180,24 @@ class AmqpChannel:
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.wake()
+
+
+@cache
+def _forgiving() -> Any:
+    """Return what the client shall make of messages' properties: of those that it cannot read, none. It would give the
+    connection up, and the broker sends the message again for ever.
+    """
+    import pika
+
+    class Properties(pika.BasicProperties):  # type: ignore[misc]
+        def decode(self, encoded: bytes, offset: int = 0) -> Any:
+            try:
+                return super().decode(encoded, offset)
+            except Exception:  # of many types, by what was wrong: times, texts, too many levels
+                self.__init__()  # type: ignore[misc]
+                return self
+
+    return Properties
 
 
 def _loop() -> Any:
@@ -319,8 +335,6 @@ def _error_text(error: BaseException) -> str:
     if why := tls_failure(error):
         return why
     words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)
-    if found := _UNREADABLE.match(str(error)):
-        words = f"a message's headers cannot be read ({found[1]}): remove it from the queue"
     for inner in (getattr(error, "exception", None), *getattr(error, "exceptions", ())[-1:], *error.args):
         if isinstance(inner, BaseException):
             words = words or _error_text(inner)
