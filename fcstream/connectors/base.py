@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -138,7 +139,7 @@ class Input(ABC):
 
     offered: ClassVar[OfferedFields] = OfferedFields()
     is_grouped: ClassVar[bool] = False
-    _gaps: tuple[Gap, ...] = ()
+    _gaps: deque[Gap] | None = None
 
     @staticmethod
     def make_decoder(format: str, schema: Schema, options: Mapping[str, Any]) -> LineDecoder:
@@ -162,12 +163,14 @@ class Input(ABC):
         The source continues with the messages that are left; messages that were polled before remain valid. The
         partition of a stream that was made anew has another name, because its offsets start again.
         """
-        found, self._gaps = list(self._gaps), ()
-        return found
+        found = self._gaps or deque()
+        return [found.popleft() for _ in range(len(found))]
 
     def note_gap(self, what: str, since_ms: int | None = None) -> None:
-        """Keep a gap for the next call of `gaps`."""
-        self._gaps += (Gap(what, since_ms),)
+        """Keep a gap for the next call of `gaps`, which another thread may make meanwhile."""
+        if self._gaps is None:
+            self._gaps = deque()
+        self._gaps.append(Gap(what, since_ms))
 
     @abstractmethod
     def close(self) -> None:
@@ -362,7 +365,7 @@ class Queue(Input):
 class ImpatientQueue(Queue):
     """A queue whose broker drops what nobody receives soon, so that a thread does nothing but receive.
 
-    Its methods are called by that thread and by others, one at a time.
+    Its methods are called by that thread and by others, one at a time; `gaps` at any time.
 
     Attributes
     ----------

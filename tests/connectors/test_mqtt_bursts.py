@@ -114,6 +114,24 @@ def test_a_session_that_was_lost_while_away_is_a_gap(mosquitto, tmp_path):
         assert source.gaps() == []
 
 
+def test_a_session_that_a_broker_forgot_while_it_was_away_is_a_gap_from_then_on(mosquitto, tmp_path):
+    """What was asked for once messages came again said that none before that moment is missing."""
+    with spooled(tmp_path, "lost", host=mosquitto.host) as source:
+        source.poll(1, 0.5)
+        stopped_ms = time.time_ns() // 1_000_000
+        mosquitto.stop()
+        for file in (tmp_path / "broker").glob("*.db*"):
+            file.unlink()
+        time.sleep(1.0)
+        mosquitto.start()
+        found = []
+        until(lambda: source.poll(1, 0.3) or found.extend(source.gaps()) or found)
+        assert "had forgotten the session" in found[0].what
+        assert stopped_ms - 1_000 < found[0].since_ms <= stopped_ms + 300
+        source.poll(1, 0.3)
+        assert (len(found), source.gaps()) == (1, [])
+
+
 def test_a_spool_that_remembers_less_than_may_come_again_is_refused(mosquitto, tmp_path):
     spool = SharedSpool(tmp_path / "spool", 16 * MIB)
     for options, is_fine in (("delivery_id=id", False), ("delivery_id=id&inflight=16384", True), ("", True)):

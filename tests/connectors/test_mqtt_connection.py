@@ -202,7 +202,7 @@ def test_a_forgotten_session_is_reported(mosquitto, tmp_path, caplog):
         assert "has forgotten the session" in caplog.text
         [gap] = opened.gaps()
         assert "had forgotten the session" in gap.what
-        assert before - 60_000 < gap.since_ms <= time.time_ns() // 1_000_000
+        assert before - 60_000 < gap.since_ms <= before
         assert opened.gaps() == []
 
 

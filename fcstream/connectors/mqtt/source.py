@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
 from ...formats.envelopes import OfferedFields
-from ..base import Gap, ImpatientQueue, ReceivedMessage
+from ..base import ImpatientQueue, ReceivedMessage
 from ..retry import close_quietly
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
@@ -74,6 +74,7 @@ class MqttTopic(ImpatientQueue):
         self._identity, self._arrival = address.take(DELIVERY_ID), address.take(ARRIVAL)
         self.gives_arrivals, self.connections = bool(self._arrival), 0
         self._alive_ms: int | None = None  # when messages could be received last
+        self._forgotten = 0
         self.redelivers = self._inflight if self._identity else 0
         client_id = address.take(CLIENT_ID, name)
         expiry_s = int(address.take_number(SESSION))
@@ -88,12 +89,11 @@ class MqttTopic(ImpatientQueue):
         # so that more messages are on their way while these are put on disk
         limit = min(max_messages, max(1, self._inflight // 4))
         found = self._link.run(lambda connection: connection.take(limit, until))
+        if self._link.forgotten != self._forgotten:
+            self._forgotten = self._link.forgotten
+            self.note_gap("the broker had forgotten the session, and what it kept in it", self._alive_ms)
         self._alive_ms = time.time_ns() // 1_000_000
         return found
-
-    def gaps(self) -> list[Gap]:
-        forgotten, self._link.forgotten = self._link.forgotten, 0
-        return [Gap("the broker had forgotten the session, and what it kept in it", self._alive_ms)] * (forgotten > 0)
 
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         if (link := self._link.connection) is not None:
