@@ -88,7 +88,7 @@ def private_frequent(
     noise = noise_of(noise)
     checked_loss(rho, delta)
     options = FrequentOptions(
-        kind="frequent", rho=float(rho), delta=float(delta), max_values=whole_or_none(max_values, "max_values"),
+        rho=float(rho), delta=float(delta), max_values=whole_or_none(max_values, "max_values"),
         values_per_user=whole_or_none(values_per_user, "values_per_user"),
     )  # fmt: skip
     grid = Grid(Lattice(1.0), ())

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import SinkError, needs_package
-from ..releases.base import Release
+from ..releases.base import Release, shape_of
 from ..releases.tables.documents import synthetic_rows
 from .sinks import Sink, read_release
 from .whole_files import put_file
@@ -51,7 +51,7 @@ class TableFolder(Sink):
     def write(self, releases: Sequence[Release]) -> None:
         for release in releases:
             path = self._path(release)
-            if release.value is not None and release.kind == "synthetic":
+            if release.value is not None and shape_of(release).value.hidden:
                 self._put(f"{path}.{self._suffix}", self._write_rows(synthetic_rows(release)))
             self._put(f"{path}.json", release.to_bytes() + b"\n")
 

@@ -282,7 +282,7 @@ class Stream:
     def frame(self, releases: Iterable[Release], like: Frame) -> Frame:
         """Make the data frame that `run` returns, of other releases: in the library of the data frame `like`."""
         answers = self.config.job.answers.answers
-        is_table = len(answers) == 1 and answers[0].mechanism.kind == "synthetic"
+        is_table = len(answers) == 1 and answers[0].mechanism.shape.value.hidden
         made: Frame = table_like(like, row_columns(releases) if is_table else long_columns(releases))
         return made
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, FcstreamError
-from ..releases.shape import Form, ResultShape
+from ..releases.shape import Form
 from .base import picture
 from .centers import draw_path, panels_beside_plane, plot_places
 from .curves import draw_feature, plot_quantiles, plot_totals
@@ -67,11 +67,11 @@ def drawn_or_refused(draw: Callable[[], None]) -> None:
 
 def _lines(series: ReleaseSeries, path: str) -> None:
     """Draw a panel per feature, a panel for the number of records, and the path of a mean of two features."""
-    labels = axis_labels(series)
+    labels, shape = axis_labels(series), series.shape
     shown = labels[:MAX_FEATURES]
-    plane = plane_of(series) if series.shape == ResultShape() and series.released else None
+    plane = plane_of(series) if shape.form == "lines" and shape.subject is None and series.released else None
     counts = [release.count for release in series.releases]
-    has_counts = series.shape.subject != "records" and any(count is not None for count in counts)
+    has_counts = shape.subject != "records" and any(count is not None for count in counts)
     rows = len(shown) + has_counts
     with picture(path, 11 if plane is None else 14, 1.1 + 2.1 * rows, "--out") as figure:
         if plane is None:

@@ -269,6 +269,13 @@ class Mechanism(Protocol):
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         """Convert an outcome, also a refusal, to the user's units."""
 
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        """Return the numbers of a window of lattice points (n, d) without noise, by name as in the shape.
+
+        In the user's units; None if it states no truth, or none for this window. They are exact, so publish nothing of
+        them: they serve rehearsals on data that may be looked at.
+        """
+
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Predict the noise deviations at `size` points, by name, in the user's units."""
 
@@ -297,7 +304,7 @@ class MechanismBase:
 
     @property
     def shape(self: Mechanism) -> ResultShape:
-        return SHAPES.get(self.kind) or SHAPES["mean"]
+        return SHAPES.get(self.kind) or ResultShape()
 
     @property
     def tracks(self) -> bool:
@@ -319,6 +326,9 @@ class MechanismBase:
             interval=None if outcome.interval is None else outcome.interval.tolist(),
             no_interval=outcome.no_interval,
         )
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return None
 
     def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         return {self.kind: self.forecast(size).sigma}
@@ -403,6 +413,10 @@ class PointMechanism(MechanismBase):
             None if outcome.interval is None else pairs_of(*map(grid.values, outcome.interval.T)),
             outcome.no_interval,
         )
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        """Return the mean of all records."""
+        return {"value": grid.values(points.mean(axis=0))} if len(points) else None
 
     def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
@@ -590,7 +604,7 @@ def shape_of(release: Release) -> ResultShape:
     if release.shape is not None:
         return release.shape
     whole = f"{release.kind}/{(release.parts or {}).get('of')}"
-    return SHAPES.get(whole) or SHAPES.get(release.kind) or SHAPES["mean"]
+    return SHAPES.get(whole) or SHAPES.get(release.kind) or ResultShape()
 
 
 _FIRST = Release.__slots__[: -len(_LATER)]

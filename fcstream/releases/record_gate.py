@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
@@ -269,6 +270,9 @@ class GatedMechanism:
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         return self.inner.to_user_units(outcome, grid)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return self.inner.truth(points, grid)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return self.inner.predicted_sigmas(size, grid)

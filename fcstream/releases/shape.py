@@ -93,6 +93,9 @@ class ResultShape(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     form : str
         How they are drawn: ``lines`` over time, ``steps`` that rise through an epoch, ``bars``, a ``fan`` of levels, a
         ``matrix``, ``places`` in a plane, ``boxes``, or the ``rows`` that are drawn from them.
+    error : str
+        How releases are compared with the truth that their mechanism states: by ``difference``, also by ``rank`` among
+        the records, each ``matched`` with the nearest; ``none`` if it states none.
     subject : str or None
         What of a feature the numbers are, where that is not its mean: ``variance``; ``records`` for their number.
     """
@@ -101,6 +104,7 @@ class ResultShape(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     numbers: tuple[Numbers, ...] = (Numbers(),)
     form: Form = "lines"
     subject: str | None = None
+    error: Literal["difference", "rank", "matched", "none"] = "none"
 
     def __post_init__(self) -> None:
         if not self.numbers or any(not 0 <= at < len(self.axes) for each in self.numbers for at in each.axes):
@@ -137,15 +141,17 @@ _CENTER, _POINT, _BOX = (Axis(name=name, found=True) for name in ("center", "poi
 _BIN = Axis(name="bin", labels=("edges", "categories"))
 _PLACES = (Numbers(axes=(0, 1)), Numbers(name="counts", law="none"), Numbers(name="weights", law="none"))
 _ENDS = tuple(Numbers(name=name, axes=(0, 1), law="none", needed=True) for name in ("low", "high"))
-_COUNT = ResultShape(axes=(Axis(name="answer"),), numbers=(Numbers(law="count"),), subject="records")
+_COUNT = ResultShape(
+    axes=(Axis(name="answer"),), numbers=(Numbers(law="count"),), subject="records", error="difference"
+)
 _MEAN = Numbers(name="mean")
 
 SHAPES = {
-    "mean": ResultShape(),
+    "mean": ResultShape(error="difference"),
     "count": _COUNT,
-    "sum": ResultShape(subject="sum"),
-    "variance": ResultShape(numbers=(Numbers(), _MEAN), subject="variance"),
-    "histogram": ResultShape(axes=(_BIN,), numbers=(Numbers(law="count"),), form="bars"),
+    "sum": ResultShape(subject="sum", error="difference"),
+    "variance": ResultShape(numbers=(Numbers(), _MEAN), subject="variance", error="difference"),
+    "histogram": ResultShape(axes=(_BIN,), numbers=(Numbers(law="count"),), form="bars", error="difference"),
     "total": ResultShape(form="steps"),
     "total/count": ResultShape(axes=_COUNT.axes, form="steps", subject="records"),
     "total/sum": ResultShape(form="steps", subject="sum"),
@@ -153,7 +159,7 @@ SHAPES = {
     "frequent": ResultShape(
         axes=(Axis(name="text", labels=("levels",), found=True),), numbers=(Numbers(law="count"),), form="bars"
     ),
-    "quantiles": ResultShape(axes=(Axis(name="quantile", labels=("quantiles",)),), form="fan"),
+    "quantiles": ResultShape(axes=(Axis(name="quantile", labels=("quantiles",)),), form="fan", error="rank"),
     "covariance": ResultShape(
         axes=(_ROW, _COLUMN),
         numbers=(
@@ -163,8 +169,9 @@ SHAPES = {
             Numbers(name="coefficients", axes=()),
         ),
         form="matrix",
+        error="difference",
     ),
-    "centers": ResultShape(axes=(_CENTER, _FEATURE), numbers=_PLACES, form="places"),
+    "centers": ResultShape(axes=(_CENTER, _FEATURE), numbers=_PLACES, form="places", error="matched"),
     "mixtures": ResultShape(
         axes=(Axis(name="component", found=True), _FEATURE),
         numbers=(*_PLACES, Numbers(name="covariances", axes=(0, 1, 1))),
@@ -178,6 +185,7 @@ SHAPES = {
         axes=(Axis(name="table", labels=("tables",)), Axis(name="cell", labels=("columns",))),
         numbers=(Numbers(axes=(0, 1), law="own", alone=False),),
         form="bars",
+        error="difference",
     ),
     "synthetic": ResultShape(
         axes=(_POINT, Axis(name="level")),

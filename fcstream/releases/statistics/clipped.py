@@ -24,6 +24,7 @@ from ..options import BuildContext, Options
 from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfSample
 from .columns import Column
 from .correlations import MatrixNoise, correlations, nearest_covariance, principal_components, regression, with_nulls
+from .covariance import true_covariances
 from .moved import MovedRecords
 from .quantiles import exponential_rate, largest_move, missing_ranks
 from .scales import (
@@ -532,6 +533,9 @@ class ClippedCovariance(MechanismBase):
         """Forecast a window of that many records. No sigma is forecast, because the noise depends on their spread."""
         spread = math.sqrt(self.count_variance)
         return Forecast(normal_above((self.least_count - 0.5 - size) / spread), math.nan)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return true_covariances(points, grid)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Return the noise deviation of a correlation of normal records."""

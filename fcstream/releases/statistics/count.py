@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.views import WindowView
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...stream.panes import PaneStore
 from ..base import Counter, Forecast, MechanismBase, Outcome
 from ..options import BuildContext, Options
@@ -143,3 +144,6 @@ class NoisyCount(MechanismBase):
 
     def forecast(self, size: int) -> Forecast:
         return Forecast(1.0, self.sigma)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return {"value": [float(len(points))]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,6 +215,17 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
         return ShardCovariance(loss, setting.dimension, self.shards, self.centered, self.limit, self.eta)
 
 
+def true_covariances(points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+    """Return the covariances (d, d) of all records, and their correlations; private."""
+    if len(points) < 2:
+        return None
+    units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
+    matrix = np.atleast_2d(np.cov(points.T, bias=True)) * np.outer(units, units)
+    deviations = np.sqrt(np.diag(matrix))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {"value": matrix.tolist(), "correlations": (matrix / np.outer(deviations, deviations)).tolist()}
+
+
 @dataclass(frozen=True)
 class ShardCovariance(MechanismBase):
     """Mechanism FC_Covariance: it finds a core of shards whose matrices agree, and blurs the mean of that core.
@@ -356,6 +367,9 @@ class ShardCovariance(MechanismBase):
     def records_needed(self) -> int:
         """Number of normal records with which nearly all shards agree; with half as many, nine shards of ten agree."""
         return self.shards * math.ceil((4 * (1 + math.sqrt(self.dimension)) / self.limit) ** 2)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return true_covariances(points, grid)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Return the noise deviation of a variance, relative to that variance."""

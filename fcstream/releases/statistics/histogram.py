@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
-from ...noise.samplers import Noise
+from ...noise.samplers import Noise, SeededEntropy
 from ...stream.lattice import Grid
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
@@ -164,6 +164,13 @@ class Histogram(MechanismBase):
         what = "edges" if self.inner else "categories"
         parts = {"feature": self.column.feature.name, what: list(self.named)}
         return replace(plain, parts=parts)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        counter = self.counter(grid.dimension, 1, Noise(SeededEntropy(0)))
+        if len(points):
+            counter.add(0, points)
+        counts = np.asarray(counter.view([0]), np.float64)
+        return {"value": counts.tolist()}
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"records in a bin": math.sqrt(self.variance)}

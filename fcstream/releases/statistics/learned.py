@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -370,6 +370,9 @@ class LearnedScales(MechanismBase):
         return Track([], 0.0, 0.0, 0.0, first, share < FALL * first, sizes, age)
 
     # -- in the user's units, and from public numbers ------------------------------------------------------------------
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        return self.given.truth(points, grid)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         parts = dict(outcome.parts or {})

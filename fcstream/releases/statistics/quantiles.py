@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,6 +200,14 @@ class Quantiles(MechanismBase):
             value = grid.column(feature, outcome.value).tolist()
         names, transforms = [feature.name] * len(self.levels), [feature.transform] * len(self.levels)
         return ReleaseValues(value, None, names, transforms, parts)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        """Return the least values that at least such shares of the records do not exceed, and all values in order."""
+        if not len(points):
+            return None
+        ordered = grid.column(self.column.feature, np.sort(points[:, self.column.index])).tolist()
+        at = [max(0, -int(-Fraction(str(level)) * len(ordered) // 1) - 1) for level in self.levels]
+        return {"value": [ordered[i] for i in at], "ordered": ordered}
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         named = zip(self.levels, self.rank_sigmas, strict=True)

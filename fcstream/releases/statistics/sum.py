@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -292,6 +292,12 @@ class NoisySum(MechanismBase):
         assert outcome.interval is not None
         value, sigma, low, high = map(grid.widths, (outcome.value, outcome.sigma, *outcome.interval.T))
         return ReleaseValues(value, sigma, names, transforms, interval=pairs_of(low, high))
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        exact = self.offsets(WindowSums(len(points), [sum(map(int, column)) for column in points.T.tolist()]))
+        size = Fraction(len(points)) if self.weight else None
+        outcome = self.outcome([Fraction(each) for each in exact], size, Fraction(0))
+        return {"value": self.to_user_units(outcome, grid).value}
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         sigmas = grid.widths(np.array(self._sigmas()))

@@ -312,6 +312,11 @@ class Variance(MechanismBase):
         of_mean = outside.ends(center, own, low, high)
         return np.maximum(found, 0.0), of_mean + np.stack((-bias, bias), axis=1)
 
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        """Return the mean squared distance of all records from their mean, for every feature."""
+        squared = np.array([(f.scale * grid.lattice.step) ** 2 for f in grid.features])
+        return {"value": (points.var(axis=0) * squared).tolist()} if len(points) else None
+
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Predict the noise of normal points, spread as plans suppose for the diameter."""
         balls = [self._ball(spread, sigma, size) for sigma, spread in self._known.supposed(size)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
 from ...ledgers.base import Charge
-from ...noise.samplers import Noise
+from ...noise.samplers import Noise, SeededEntropy
 from ...stream.lattice import Grid
 from ...synthetic.codes import Codes
 from ...synthetic.counts import ContingencyTables, PairPanes, TablePanes
@@ -179,6 +179,13 @@ class Marginals(MechanismBase):
             for each in (outcome.value, np.round(outcome.sigma, DECIMALS), outcome.interval)
         )
         return ReleaseValues(value, sigma, parts=parts, interval=interval)
+
+    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        counter = self.counter(grid.dimension, 1, Noise(SeededEntropy(0)))
+        if len(points):
+            counter.add(0, points)
+        counts = np.asarray(counter.view([0]), np.float64)
+        return {"value": [each.tolist() for each in np.split(counts, np.cumsum(self._sizes)[:-1])]}
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"a cell at most": math.sqrt(self.variance)}
