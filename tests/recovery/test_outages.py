@@ -236,5 +236,5 @@ def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(folder):
     with contextlib.closing(Stand(folder)) as stand:
         mean = {"kind": "mean", "method": "ball", "center": [20.0], "radius": 20.0}
         stand.start(release=mean, NUMBA_CACHE_DIR=str(folder / "empty"))
-        stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
+        stand.wait(lambda: "what windows need is compiled" in stand.ready()[1])
         stand.ends(within_s=COMPILES_S)
