@@ -14,7 +14,7 @@ from support.rabbitmq import MIB, STREAMS, port_of, publish, sink, source
 from support.sources import bodies, drain
 
 from fcstream.connectors.rabbitmq import stream_sink, stream_source
-from fcstream.connectors.rabbitmq.chunks import body_of
+from fcstream.connectors.rabbitmq.chunks import body_of, properties_of
 from fcstream.errors import SinkError, SourceError
 from fcstream.testing import sample_release
 
@@ -233,3 +233,24 @@ def test_leftovers_of_a_chunk_come_at_once(rabbitmq_stream):
             found += opened.poll(10, 60)[0].bodies
         assert time.monotonic() - start < 30
         assert found == [b"%d" % i for i in range(100)]
+
+
+def test_application_properties_are_what_the_client_library_reads():
+    from rstream import AMQPMessage, amqp_decoder
+
+    written = {"s": "é", "i": 1, "n": -5, "big": 2**40, "f": 1.5, "yes": True, "no": False, "raw": b"x", "x": None}
+    message = bytes(AMQPMessage(body=b"abc", application_properties=written))
+    read = amqp_decoder(message).application_properties
+    assert dict(properties_of(message)) == {name.decode(): value for name, value in read.items()}
+    for end in range(len(message)):
+        assert len(properties_of(message[:end])) in (0, len(written))
+
+
+def test_an_array_of_values_of_no_bytes_is_not_made():
+    """The client library makes 2**28 of them out of 33 bytes."""
+    array = b"\xf0" + struct.pack(">II", 5, 2**28) + b"\x41"
+    for value in (array, b"\xd0" + struct.pack(">II", len(array) + 4, 1) + array):
+        pairs = b"\xa1\x01a" + value + b"\xa1\x01b\xa1\x01c"
+        message = b"\0St\xd1" + struct.pack(">II", len(pairs) + 4, 4) + pairs + b"\0Su\xa0\x03abc"
+        assert properties_of(message) == [("a", None), ("b", b"c")]
+        assert body_of(message) == b"abc"
