@@ -12,7 +12,9 @@ from collections.abc import Callable
 from ..accounting.strength import FAIR, STRONG, WEAK, strength_of
 from ..planning.plan import message_note
 from ..releases.descriptions import told_of
-from ..releases.registry import method_of
+from ..releases.options import Options
+from ..releases.shape import ResultShape
+from ..releases.statistics.covariance import CovarianceOptions
 from .document import Block, DocumentSection, HazardAnswer, Paragraph, code, spell
 from .facts import DeploymentFacts
 from .promise import UNITS, belief, lost, name_of, number, plans_of, sure
@@ -20,8 +22,7 @@ from .topics import draws_floats
 
 Answer = tuple[str, str]
 _APPROXIMATE = (("mean", "basic"), ("covariance", "friendly"))
-_MODELS = ("centers", "mixtures", "covariance", "synthetic", "points", "tree")
-_BINNED = ("histogram", "marginals", "synthetic", "frequent", "total")
+_MODELS = ("places", "matrix", "rows", "boxes")
 
 
 def hazards(facts: DeploymentFacts) -> DocumentSection:
@@ -66,7 +67,7 @@ def _catastrophic(facts: DeploymentFacts) -> Answer:
         text = "Delta of the guarantee is 0: it is pure rho-zCDP, which has no catastrophic failure."
         return ("met", text)
     level = "attention" if delta <= 1e-5 else "bad"
-    tells = facts.job.finder is not None or any(options.kind == "frequent" for options in facts.config.releases)
+    tells = facts.job.finder is not None or any(options.reads_text for options in facts.config.releases)
     told = (
         "with that chance a text that one unit alone has may be told" if tells else "none publishes a record as it is"
     )
@@ -225,7 +226,7 @@ def _systemic_bias(facts: DeploymentFacts) -> Answer:
             " What lies far from most records is left out of means and clusters, or moved nearer, as the biases below "
             "say: a minority that lies there is seen less, or not."
         )
-    if "frequent" in kinds:
+    if any(options.reads_text for options in facts.config.releases):
         text += " Texts of few people are never told."
     if facts.job.has_keys:
         text += " Every key has the same noise, so keys with few records have the least to say."
@@ -255,6 +256,11 @@ def _statistical_bias(facts: DeploymentFacts) -> Answer:
     return ("attention" if biased else "met"), " ".join(parts)
 
 
+def _shapes(facts: DeploymentFacts) -> list[tuple[Options, ResultShape]]:
+    answers = facts.job.answers.answers
+    return [(own, each.mechanism.shape) for own, each in zip(facts.config.releases, answers, strict=True)]
+
+
 def _bounding(facts: DeploymentFacts) -> Answer:
     if facts.unit != "user":
         return "none", "Contributions are not bounded, since the unit is not the user."
@@ -266,7 +272,7 @@ def _bounding(facts: DeploymentFacts) -> Answer:
 
 
 def _bins(facts: DeploymentFacts) -> Answer:
-    kinds = [(name_of(options), options.kind) for options in facts.config.releases if options.kind in _BINNED]
+    tables = [options for options, shape in _shapes(facts) if shape.is_table]
     text = (
         "Features, levels and keys are declared; each declared one is answered, empty ones too, and others are "
         "rejected."
@@ -277,14 +283,14 @@ def _bins(facts: DeploymentFacts) -> Answer:
             f"({facts.job.finder.job.answers.loss.delta:g} for each search) bounds the chance that one record alone is "
             "told. Features and levels are declared."
         )
-    if not kinds:
+    if not tables:
         return ("met" if facts.job.has_keys else "none"), (
             text if facts.job.has_keys else "There are no bins, and no keys."
         )
-    frequent = [name for name, kind in kinds if kind == "frequent"]
-    if frequent:
+    found = [name_of(options) for options in tables if options.reads_text]
+    if found:
         return "attention", (
-            f"{_capital(', '.join(frequent))} tells texts that nobody declared. A text is told only if its noisy "
+            f"{_capital(', '.join(found))} tells texts that nobody declared. A text is told only if its noisy "
             "number "
             "reaches a threshold, and delta bounds the chance that one record alone is told. " + text
         )
@@ -292,7 +298,7 @@ def _bins(facts: DeploymentFacts) -> Answer:
 
 
 def _learning(facts: DeploymentFacts) -> Answer:
-    models = [name_of(options) for options in facts.config.releases if options.kind in _MODELS]
+    models = [name_of(options) for options, shape in _shapes(facts) if shape.form in _MODELS]
     if not models:
         return "none", "No model is trained."
     return "met", (
@@ -302,7 +308,7 @@ def _learning(facts: DeploymentFacts) -> Answer:
 
 
 def _synthetic(facts: DeploymentFacts) -> Answer:
-    if not any(options.kind in ("synthetic", "points") for options in facts.config.releases):
+    if not any(options.makes_rows for options in facts.config.releases):
         return "none", "No synthetic data are released."
     return "met", (
         "Synthetic rows are drawn from noisy numbers, after which nothing more is lost. A row may happen to equal a "
@@ -311,7 +317,7 @@ def _synthetic(facts: DeploymentFacts) -> Answer:
 
 
 def _deep(facts: DeploymentFacts) -> Answer:
-    if not any(options.kind in ("synthetic", "points") for options in facts.config.releases):
+    if not any(options.makes_rows for options in facts.config.releases):
         return "none", "No synthetic data are released."
     return "met", "There is no deep learning: rows come from noisy moments, cells and boxes."
 
@@ -359,7 +365,7 @@ def _side_channels(facts: DeploymentFacts) -> Answer:
         "apply. Time: noise and counting take longer for larger values and more records; do not let "
         "others measure the process. Errors never quote a record."
     )
-    if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in facts.config.releases):
+    if any(isinstance(options, CovarianceOptions) for options in facts.config.releases):
         text += " Exception: covariances of shards are averaged in floating point."
     if draws_floats(facts.config):
         text += " Exception: `variant` = 'paper' draws directions in floating point."
@@ -378,7 +384,7 @@ def _security(facts: DeploymentFacts) -> Answer:
     text = ", ".join(parts) + f". The ledger holds no records; it {kept}."
     if not facts.keeping.forgets:
         text += " Its loss or an older copy breaks the promise."
-    if any(options.kind == "total" for options in config.releases):
+    if any(options.keeps_totals for options in config.releases):
         text += " It does hold exact running totals of the current epoch."
     if config.dead_letter is not None:
         text += " Dead letters name positions and reasons, not contents."

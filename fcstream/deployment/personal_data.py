@@ -41,7 +41,7 @@ def _places(facts: DeploymentFacts) -> Iterator[tuple[str, str, str]]:
             f"{duration(1000 * LONGEST_S)} longer",
         )
     ledger = "no record, no user's name, and no hash of one: what windows cost, and what was released"
-    if any(options.kind == "total" for options in config.releases):
+    if any(options.keeps_totals for options in config.releases):
         ledger += "; exact running totals of the current epoch"
     yield "ledger", ledger, "as long as the process" if facts.keeping.forgets else "for ever: it is the promise"
     place = _key_place(facts)

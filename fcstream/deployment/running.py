@@ -10,9 +10,10 @@ import msgspec
 
 from ..connectors.urls import mask
 from ..ledgers.history import utc
+from ..releases.clusters.centers import ClusterOptions
 from ..releases.descriptions import description_of, variations_of
 from ..releases.reasons import HINTS
-from ..releases.registry import method_of
+from ..releases.statistics.covariance import CovarianceOptions
 from ..reporting.budget import FilterReport
 from ..runtime.words import duration, many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, Paragraph, code
@@ -313,11 +314,11 @@ def not_covered(facts: DeploymentFacts) -> DocumentSection:
             "every process that reads it, so that somebody with k such records can lose k times that, whatever the "
             "unit. PRIVACY.md lists them."
         )
-    if any(options.kind == "total" for options in config.releases):
+    if any(options.keeps_totals for options in config.releases):
         items.append("The ledger holds the exact running totals of the current epoch: protect it, and its copies too.")
-    if any((options.kind, method_of(options)) == ("covariance", "friendly") for options in config.releases):
+    if any(isinstance(options, CovarianceOptions) for options in config.releases):
         items.append("Covariances of shards are averaged, rooted and multiplied in floating point.")
-    if any(options.kind in ("centers", "mixtures") and method_of(options) != "tree" for options in config.releases):
+    if any(isinstance(options, ClusterOptions) for options in config.releases):
         items.append("Programs that cluster a shard are taken as functions of that shard, on one thread.")
     text = "The guarantee is about what is published. It does not cover:"
     whole = (

@@ -53,7 +53,7 @@ _UNITS = {
 
 def draws_floats(config: Config) -> bool:
     """Whether some answer draws in floating point."""
-    return any(each.kind == "synthetic" and getattr(each, "variant", None) == "paper" for each in config.releases)
+    return any(each.makes_rows and getattr(each, "variant", None) == "paper" for each in config.releases)
 
 
 def topics(facts: DeploymentFacts) -> Iterator[ProvenTopic]:

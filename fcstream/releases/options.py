@@ -91,6 +91,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Whether a configuration without features is refused."""
     reads_text: ClassVar[bool] = False
     """Whether the answer is about a feature with ``type = "text"``."""
+    keeps_totals: ClassVar[bool] = False
+    """Whether the ledger holds exact totals of the current epoch."""
+    makes_rows: ClassVar[bool] = False
+    """Whether made-up rows are drawn from what is released."""
     needs_no_delta: ClassVar[bool] = False
     """Whether a ``delta``, if the kind has that key, only pays for the record gate."""
 

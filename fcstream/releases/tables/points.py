@@ -76,6 +76,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
+    makes_rows: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> Points:
         for name, owner in (("center", "ball"), ("radius", "ball"), ("total", "simplex")):

@@ -110,6 +110,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     takes_categories: ClassVar[bool] = True
     needs_no_delta: ClassVar[bool] = True
+    makes_rows: ClassVar[bool] = True
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.columns is None else self.columns

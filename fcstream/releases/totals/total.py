@@ -15,6 +15,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import Grid, exact
 from ..base import Counter, EpochMechanism, EpochWindow, Forecast, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
+from ..shape import SHAPES, ResultShape
 from ..statistics.count import CountOptions
 from ..statistics.histogram import HistogramOptions
 from .factor import MAX_WINDOWS, Factor, factor
@@ -86,6 +87,7 @@ class TotalOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Of a histogram: numbers with a bin each, as with ``kind = "histogram"``."""
 
     holds_records = False
+    keeps_totals = True
 
     @property
     def takes_categories(self) -> bool:  # type: ignore[override]
@@ -207,6 +209,10 @@ class Total(EpochMechanism):
     factor: Factor
     place: _Place | None = None
     kind: str = "total"
+
+    @property
+    def shape(self) -> ResultShape:
+        return SHAPES[f"{self.kind}/{self.of}"]
 
     @property
     def variance(self) -> Fraction:

@@ -57,6 +57,7 @@ class TreePointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
+    makes_rows: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> TreePoints:
         if not 1 <= self.rows <= MOST_ROWS:
