@@ -1,6 +1,7 @@
 """MQTT topics as source and sink: sessions and what brokers keep for them."""
 
 import contextlib
+import dataclasses
 import os
 import time
 
@@ -17,6 +18,7 @@ from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import SinkError, SourceError
+from fcstream.formats.envelopes import AskedFields
 from fcstream.releases.base import Release
 from fcstream.testing import SinkContract, SourceContract, sample_release
 
@@ -262,6 +264,38 @@ def test_messages_of_qos_0_wait_in_the_network(mqtt_client, mqtt_topic, tmp_path
             opened.acknowledge(some)
             found += some
         assert [one.body for one in found] == [b"%d" % i for i in range(100)]
+
+
+def test_texts_that_mqtt_forbids_end_nothing(mqtt_client, mqtt_topic):
+    """For U+FEFF the client library gives the connection up, and the message comes again with the next one."""
+    from paho.mqtt.client import CallbackAPIVersion, Client, MQTTv5
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    asked = AskedFields(headers=frozenset(["at"]))
+    address = dataclasses.replace(
+        parse(f"mqtt://{HOST}/{mqtt_topic}?client_id={mqtt_client}", "source.url"), asked=asked
+    )
+    with contextlib.closing(MqttTopic(address, "test", 5.0)) as opened:
+        host, _, port = HOST.partition(":")
+        sender = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
+        sender.connect(host, int(port or 1883))
+        sender.loop_start()
+        for name, value in (
+            ("UserProperty", ("at", "\ufeff")),
+            ("ContentType", "\ufeff"),
+            ("UserProperty", ("at", "x")),
+        ):
+            properties = Properties(PacketTypes.PUBLISH)
+            setattr(properties, name, value)
+            sender.publish(mqtt_topic, CONTENT, qos=1, properties=properties).wait_for_publish(10)
+        sender.loop_stop()
+        found, until = [], time.monotonic() + 30
+        while len(found) < 3 and time.monotonic() < until:
+            found += opened.receive(100, 1)
+        opened.acknowledge(found)
+    assert [one.body for one in found] == [CONTENT] * 3
+    assert [dict(one.envelope.headers) for one in found] == [{"at": "\ufeff".encode()}, {}, {"at": b"x"}]
 
 
 def test_closing_with_messages_waiting(mqtt_client, mqtt_topic):

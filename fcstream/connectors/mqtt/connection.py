@@ -119,6 +119,7 @@ class MqttSession(BrokerConnection):
     def _client(self) -> Any:
         from paho.mqtt import client, enums
 
+        _take_all_texts()
         made = client.Client(
             enums.CallbackAPIVersion.VERSION2,
             client_id=self._client_id,
@@ -454,3 +455,25 @@ def topic_of(address: Address) -> str:
             remedy="use a wildcard, a stream for each filter, or %2C for a comma that belongs to the name",
         )
     return address.path
+
+
+@functools.cache
+def _take_all_texts() -> None:
+    """Have the client library read texts of properties that MQTT forbids, such as U+FEFF. For one it would give the
+    connection up, and the broker sends the message again for ever.
+    """
+    from paho.mqtt import properties
+
+    strict = properties.readUTF
+
+    def read(buffer: bytes, most: int) -> tuple[str, int]:
+        try:
+            found: tuple[str, int] = strict(buffer, most)
+            return found
+        except (properties.MalformedPacket, UnicodeDecodeError):
+            size = 2 + int.from_bytes(bytes(buffer[:2]))
+            if size > min(most, len(buffer)):
+                raise
+            return bytes(buffer[2:size]).decode("utf-8", "replace"), size
+
+    properties.readUTF = read

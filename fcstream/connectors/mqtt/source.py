@@ -57,8 +57,7 @@ class MqttTopic(ImpatientQueue):
     Notes
     -----
     Retained messages are not read, because they would come again with every connection. Messages of a topic that an
-    earlier configuration subscribed to are dropped. The client library ends the connection at a text that holds U+FEFF,
-    in a user property for instance: whoever may publish such a message can stop the stream until the message expires.
+    earlier configuration subscribed to are dropped.
     """
 
     url: ClassVar = "mqtt://[user:password@]host[:port][,host...]/topic/filter"
