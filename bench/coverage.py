@@ -70,14 +70,14 @@ from fcstream.stream.lattice import Feature, Grid, Lattice
 
 RHOS = (0.02, 0.1, 1.0)
 RUNS = 60
-MOST = 50_000
+MAX = 50_000
 """Records of a column; more are thinned out evenly."""
 DELTA = 1e-8
 FINE = 10_000
 """A range has so many lattice steps at least, so that a mean of 0 and 1 has decimals."""
 WINDOWS = 20
 """Windows into which a column is cut for running totals."""
-LEAST = 0.9
+MIN = 0.9
 """Share of intervals that should hold."""
 PROCESSES = 2
 FIRST = 0
@@ -231,7 +231,7 @@ def rows_of(name: str, wanted: tuple[str, ...], wide: bool) -> tuple[NDArray[np.
 
 
 def thinned(rows: Any) -> Any:
-    return rows[np.linspace(0, len(rows) - 1, MOST).astype(np.int64)] if len(rows) > MOST else rows
+    return rows[np.linspace(0, len(rows) - 1, MAX).astype(np.int64)] if len(rows) > MAX else rows
 
 
 class Asked:
@@ -521,7 +521,7 @@ def run(task: tuple[str, str, tuple[str, ...], float, bool]) -> list[Cell]:
     kind, name, columns, rho, wide = task
     FIRST, runs = zlib.crc32(repr(task[:4]).encode()), RUNS
     cells = list(ASKS[kind](name, columns, rho, wide))
-    if any(each.held < LEAST for each in cells):
+    if any(each.held < MIN for each in cells):
         RUNS = 5 * runs
         cells = list(ASKS[kind](name, columns, rho, wide))
         RUNS = runs
@@ -556,7 +556,7 @@ def summary(cells: list[Cell]) -> bool:
     for kind in dict.fromkeys(each.kind for each in cells):
         own = [each for each in cells if each.kind == kind and not math.isnan(each.null)]
         told_ = [each for each in own if not each.is_null]
-        low = [each for each in told_ if each.held < LEAST]
+        low = [each for each in told_ if each.held < MIN]
         ratios = [each.ratio for each in told_ if math.isfinite(each.ratio)] or [math.nan]
         print(
             f"{kind} | {len(own)} | {len(low)} | {len(own) - len(told_)} | "
@@ -564,7 +564,7 @@ def summary(cells: list[Cell]) -> bool:
         )  # fmt: skip
     own = [each for each in cells if not math.isnan(each.null)]
     told_ = [each for each in own if not each.is_null]
-    low = sorted((each for each in told_ if each.held < LEAST), key=lambda each: each.held)
+    low = sorted((each for each in told_ if each.held < MIN), key=lambda each: each.held)
     nulls = len(own) - len(told_)
     good = not low and nulls < 0.1 * max(1, len(own))
     refused = len(cells) - len(own)

@@ -263,12 +263,12 @@ class Flow:
 
     def __init__(self, name: str, broker: Broker, rate: int, seconds: float) -> None:
         command = [sys.executable, __file__, "--child", "flow", name, broker.place, rate, seconds]
-        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115 - longer than a pipe holds; `end` closes it
-        self.process = subprocess.Popen(list(map(str, command)), stdout=self._told)
+        self._reported = tempfile.TemporaryFile("w+")  # noqa: SIM115 - longer than a pipe holds; `end` closes it
+        self.process = subprocess.Popen(list(map(str, command)), stdout=self._reported)
 
     def end(self) -> dict[str, Any]:
         self.process.wait()
-        with self._told as told:
+        with self._reported as told:
             told.seek(0)
             found: dict[str, Any] = json.loads(told.read().splitlines()[-1])
         return found

@@ -203,7 +203,7 @@ def points(arguments: argparse.Namespace) -> None:
 
 def mixture(rows: np.ndarray, k: int, rho: float, step: float, bounds, seed: int, least: float):  # type: ignore[no-untyped-def]
     """A mixture by a tree, fitted where clusters overlap by more than `least`."""
-    with patch("fcstream.releases.clusters.overlaps.LEAST", least):
+    with patch("fcstream.releases.clusters.overlaps.MIN", least):
         noise = Noise(SeededEntropy(seed))
         return fcstream.private_mixture(rows, k, rho=rho, step=step, bounds=bounds, method="tree", noise=noise)
 
@@ -223,7 +223,7 @@ def log_density(rows: np.ndarray, answer) -> float:  # type: ignore[no-untyped-d
 
 
 def mixtures(arguments: argparse.Namespace) -> None:
-    built_in = fcstream.releases.clusters.overlaps.LEAST
+    built_in = fcstream.releases.clusters.overlaps.MIN
     print("made | parts alone: weights, means, covariances | fitted where clusters overlap | fitted")
     for d, k, n, rho in MADE:
         for apart in (2.0, 3.0, 4.0, 6.0, 10.0):

@@ -37,7 +37,7 @@ from .cores.sampled_filters import HiddenCoinFilter as HiddenCoinFilter
 from .cores.sampled_filters import SparseZCDPFilter as SparseZCDPFilter
 from .counting.exact import FriendCounts as FriendCounts
 from .counting.friends import friend_counts as friend_counts
-from .counting.multi_radius import LadderCounts as LadderCounts
+from .counting.multi_radius import MultiRadiusCounts as MultiRadiusCounts
 from .counting.sampled import BlockCounts as BlockCounts
 from .counting.sampled import HiddenCounts as HiddenCounts
 from .counting.threads import set_threads as set_threads

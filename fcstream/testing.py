@@ -451,7 +451,7 @@ class SourceContract:
         source.close()
         source.close()
 
-    def test_what_was_not_committed_comes_again_with_the_same_identity(self, tmp_path: Path) -> None:
+    def test_what_was_not_committed_comes_back_with_the_same_identity(self, tmp_path: Path) -> None:
         source = self.make(tmp_path)
         self.send(tmp_path, [b"%d" % i for i in range(60)])
         first = self.drain(source, 60)

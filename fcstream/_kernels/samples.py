@@ -75,7 +75,7 @@ def _distance(x, y):
 
 
 @kernel
-def use_coins(points, row, stop, at, gaps, radius2, scores):
+def use_random_bits(points, row, stop, at, gaps, radius2, scores):
     """Compare the ordered pairs that coins chose: scores[i] changes by +1 for a friend whom row i uses, by -1 for
     another row.
 

@@ -143,7 +143,7 @@ class AdvancedDPFilter:
     Specification 8.1; proof 2.5; Whitehouse et al. 2023, Theorem 2. Theirs stops for good at the first refusal.
     """
 
-    __slots__ = ("_most_delta", "_most_squares", "block", "capacity", "delta_femto", "squares")
+    __slots__ = ("_max_delta", "_max_squares", "block", "capacity", "delta_femto", "squares")
 
     def __init__(
         self, capacity: DPLoss, slack: Number, block: str = "stream", squares: int = 0, delta_femto: int = 0
@@ -158,20 +158,20 @@ class AdvancedDPFilter:
         self.block = block
         self.squares = squares
         self.delta_femto = delta_femto
-        self._most_squares = _most_squares(capacity.epsilon_nano, paid)
-        self._most_delta = capacity.delta_femto - paid
+        self._max_squares = _max_squares(capacity.epsilon_nano, paid)
+        self._max_delta = capacity.delta_femto - paid
 
     @property
     def remaining(self) -> DPLoss:
         """Largest single loss that would be taken now; several smaller losses may add up to more."""
-        squares, delta = self._most_squares - self.squares, self._most_delta - self.delta_femto
+        squares, delta = self._max_squares - self.squares, self._max_delta - self.delta_femto
         return DPLoss(math.isqrt(max(0, squares)), max(0, delta))
 
     def can_spend(self, loss: DPLoss) -> bool:
         """Return whether `spend` would take this loss."""
         return (
-            self.squares + loss.epsilon_nano**2 <= self._most_squares
-            and self.delta_femto + loss.delta_femto <= self._most_delta
+            self.squares + loss.epsilon_nano**2 <= self._max_squares
+            and self.delta_femto + loss.delta_femto <= self._max_delta
         )
 
     def spend(self, loss: DPLoss) -> None:
@@ -188,7 +188,7 @@ class AdvancedDPFilter:
         self.delta_femto += loss.delta_femto
 
 
-def _most_squares(epsilon_nano: int, slack_femto: int) -> int:
+def _max_squares(epsilon_nano: int, slack_femto: int) -> int:
     """Find the largest S, in squared nano units, with sqrt(2 L S) + S/2 <= epsilon for an L of at least ln(1/slack)."""
     exact = Context(prec=60)
     gap = exact.subtract(exact.ln(Decimal(DELTA_UNIT)), exact.ln(Decimal(slack_femto)))

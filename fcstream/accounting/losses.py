@@ -93,8 +93,8 @@ class Loss:
 
     def fits(self, capacity: Self) -> bool:
         """Return whether both parts are within `capacity`."""
-        (first, delta), (most, most_delta) = self.parts, self._parts_of(capacity)
-        return first <= most and delta <= most_delta
+        (first, delta), (most, max_delta) = self.parts, self._parts_of(capacity)
+        return first <= most and delta <= max_delta
 
     def missing(self, available: Self) -> Self:
         """Return by how much this loss exceeds `available`, in each part; 0 where it does not."""

@@ -96,14 +96,14 @@ def number_of(value: Any, name: str) -> float:
     """
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     if not is_number or isinstance(value, (bool, np.timedelta64)) or value != value:
-        raise ConfigError("must be a number", name, got=Shown(_told(value)))
+        raise ConfigError("must be a number", name, got=Shown(_reported(value)))
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
-def _told(value: Any) -> str:
+def _reported(value: Any) -> str:
     """Return what an error says about a value: of anything but one cell its type, since it may hold records."""
     is_plain = value is None or isinstance(value, (str, bool, int, float, np.generic))
     return repr(value) if is_plain else f"a {type(value).__name__}"
@@ -129,7 +129,7 @@ def whole_of(value: Any, name: str) -> int:
         It is a float, a text, a truth value, or anything else.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, (bool, np.timedelta64)):
-        raise ConfigError("must be a whole number", name, got=Shown(_told(value)))
+        raise ConfigError("must be a whole number", name, got=Shown(_reported(value)))
     return int(value)
 
 

@@ -91,7 +91,7 @@ def _answer(config: Sections, options: Options, grid: Grid, schedule: Schedule) 
     setting = BuildContext(own, schedule.reach, config.stream.unit, texts_of(config), schedule.length_ms)
     taken, why = options.chosen(setting)
     max_records = config.window.max_records
-    if len(config.releases) > 1 and not taken.needs_gate(config.stream.unit):
+    if len(config.releases) > 1 and not taken.needs_record_gate(config.stream.unit):
         max_records = None
     mechanism = build_gated(taken, setting, max_records, build_mechanism)
     width = grid.dimension + len(text_codes(config))

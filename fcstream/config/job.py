@@ -35,7 +35,7 @@ from .sections import BudgetSection, KeyDiscoverySection, Sections, WindowSectio
 from .specification import promise, specification
 
 _DAY_MS = 86_400_000
-_MOST_WINDOWS = 100_000_000
+_MAX_WINDOWS = 100_000_000
 """Of a job about files: about three hours of empty windows."""
 FINDER = ""
 """Instead of a key: the part of a stream that finds its keys. No key is empty."""
@@ -436,9 +436,9 @@ def _schedule(window: WindowSection) -> Schedule:
         duration_ms(window.lateness, "window.lateness"),
         None if window.end is None else instant_ms(window.end, "window.end"),
     )
-    if window.clock == "eof" and (schedule.count or 0) > _MOST_WINDOWS:
+    if window.clock == "eof" and (schedule.count or 0) > _MAX_WINDOWS:
         raise ConfigError(
-            f"must leave {_MOST_WINDOWS:,} windows at most, got {schedule.count:,}, each of which "
+            f"must leave {_MAX_WINDOWS:,} windows at most, got {schedule.count:,}, each of which "
             "gets a release, empty or not",
             "window.end",
             remedy="choose longer windows, or split the input",

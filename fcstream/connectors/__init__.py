@@ -294,7 +294,7 @@ def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | Qu
     found = check_dead_letter(url)
     if found is None:
         path = url.partition(":")[2]
-        return files.DeadLetters(path, files.LETTER_BYTES if max_bytes is None else max_bytes)
+        return files.DeadLetters(path, files.DEAD_LETTER_BYTES if max_bytes is None else max_bytes)
     from .dead_letters import QueuedDeadLetters
 
     return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))

@@ -54,7 +54,7 @@ class QueuedDeadLetters:
     def __init__(self, open_sink: Callable[[], Sink]) -> None:
         self._open = open_sink
         self._messenger: Sink | None = None
-        self._told = -_TELL_S
+        self._reported = -_TELL_S
         try:
             self._messenger = open_sink()
         except SinkError as error:
@@ -105,8 +105,8 @@ class QueuedDeadLetters:
             return [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
 
     def _tell(self, error: Exception) -> None:
-        if time.monotonic() >= self._told + _TELL_S:
-            self._told = time.monotonic()
+        if time.monotonic() >= self._reported + _TELL_S:
+            self._reported = time.monotonic()
             what = str(error) if isinstance(error, FcstreamError) else type(error).__name__
             LOG.warning("dead letters: %s; the stream goes on without them", what)
 

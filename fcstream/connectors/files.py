@@ -34,7 +34,7 @@ from .sources import FileSource
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
-LETTER_BYTES, MIN_LETTER_BYTES = 1 << 26, 1 << 20
+DEAD_LETTER_BYTES, MIN_DEAD_LETTER_BYTES = 1 << 26, 1 << 20
 """Size of a file of dead letters: the default, and the least."""
 _LETTERS_TOGETHER, _TELL_S = 1024, 60.0
 NO_RECORD = b"\0"
@@ -371,12 +371,12 @@ class DeadLetters:
         The file cannot be opened.
     """
 
-    def __init__(self, path: str, max_bytes: int = LETTER_BYTES) -> None:
-        if max_bytes < MIN_LETTER_BYTES:
-            raise ConfigError(f"must be at least {MIN_LETTER_BYTES}", "dead_letter.max_bytes", got=max_bytes)
+    def __init__(self, path: str, max_bytes: int = DEAD_LETTER_BYTES) -> None:
+        if max_bytes < MIN_DEAD_LETTER_BYTES:
+            raise ConfigError(f"must be at least {MIN_DEAD_LETTER_BYTES}", "dead_letter.max_bytes", got=max_bytes)
         self.lost = 0
         self._path, self._max_bytes = path, max_bytes
-        self._told = -_TELL_S
+        self._reported = -_TELL_S
         self._file: _LineFile | None = self._opened()
 
     def write(self, rejections: Sequence[Rejection]) -> None:
@@ -386,8 +386,8 @@ class DeadLetters:
                 self._append([msgspec.json.encode(rejection) for rejection in some])
             except (SinkError, OSError) as error:
                 self.lost += total(some)
-                if time.monotonic() >= self._told + _TELL_S:
-                    self._told = time.monotonic()
+                if time.monotonic() >= self._reported + _TELL_S:
+                    self._reported = time.monotonic()
                     what = error if isinstance(error, SinkError) else error.strerror
                     LOG.warning("dead letters: %s; the stream goes on without them", what)
 

@@ -20,13 +20,13 @@ from .spool import MEMORY, Spool, SpooledRecords
 from .spooled import SpooledSource
 
 _STEP, _WAIT_S = 4096, 0.25
-_MOST_REMEMBERED = 1 << 16
+_MAX_REMEMBERED = 1 << 16
 _BYTES_EACH = 1024  # of the spool for each identity, so that these take a sixty-fourth of it at most
 
 
 def remembered(spool_bytes: int) -> int:
     """Return how many messages are known again by their identity, with a spool of this size."""
-    return min(_MOST_REMEMBERED, max(MEMORY, spool_bytes // _BYTES_EACH))
+    return min(_MAX_REMEMBERED, max(MEMORY, spool_bytes // _BYTES_EACH))
 
 
 class SharedSpool(Spool):
@@ -103,14 +103,14 @@ class PushedSource(SpooledSource):
         self._news = threading.Condition()
         self._failure: FcstreamError | None = None
         self._is_closing = False
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._store, name="fcstream-receiver", daemon=True)
         self._thread.start()
         queue.start()
 
     def take_refused(self) -> Mapping[str, int]:
         refused = Counter(self._pushed.refused)
-        fresh, self._told = refused - self._told, refused
+        fresh, self._reported = refused - self._reported, refused
         return fresh
 
     def ends(self) -> dict[str, int]:

@@ -39,9 +39,9 @@ QUESTIONS, QUESTIONS_PER_S = 64, 1.0
 """How often the registry is asked for what it does not know: so often, and again as time goes by."""
 _REST = 9.0  # times as long as was waited for unknown ids none is waited for
 _TIMEOUT_S = 10.0
-_MOST_BYTES = 2**24  # of an answer
-_MOST_UNKNOWN = 2**14  # ids of which is remembered when they were first asked for
-_MOST_REFERENCES = 256  # schemas that one schema refers to
+_MAX_BYTES = 2**24  # of an answer
+_MAX_UNKNOWN = 2**14  # ids of which is remembered when they were first asked for
+_MAX_REFERENCES = 256  # schemas that one schema refers to
 _NOT_FOUND = {40401, 40402, 40403}  # subject, version, schema
 _LOST = (OSError, http.client.HTTPException, ValueError)
 _TOKEN = UrlOption("token", "Token for `Authorization: Bearer`; user and password are sent as `Basic`.", "")
@@ -131,7 +131,7 @@ class SchemaRegistry:
                     until = max(until, self._first_asked.setdefault(name, now) + UNKNOWN_S)
                 else:
                     self._first_asked.pop(name, None)
-            while len(self._first_asked) > _MOST_UNKNOWN:
+            while len(self._first_asked) > _MAX_UNKNOWN:
                 self._first_asked.popitem(last=False)
             if now >= until or not may_wait:
                 return found
@@ -203,7 +203,7 @@ class SchemaRegistry:
             place = (each.subject, each.version)
             if place in parts:
                 continue
-            if place in above or len(parts) + len(above) >= _MOST_REFERENCES:
+            if place in above or len(parts) + len(above) >= _MAX_REFERENCES:
                 return False
             subject = re.sub(
                 r"[^A-Za-z0-9_.~-]", lambda found: "".join(f"%{b:02X}" for b in found[0].encode()), each.subject
@@ -236,7 +236,7 @@ class SchemaRegistry:
             with deadline(self._connection.sock.fileno(), _TIMEOUT_S):
                 self._connection.request("GET", self._path + path, headers=self._headers)
                 answer = self._connection.getresponse()
-                body = answer.read(_MOST_BYTES)
+                body = answer.read(_MAX_BYTES)
             if not answer.isclosed():
                 self.close()
                 raise BrokerLost("an answer that is too long")

@@ -55,7 +55,7 @@ _LARGE = 2048  # bytes; below it, one copy costs less than many pieces
 _PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that fit a processor's cache; parts that a system writes at once
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
-_STAMP_BYTES = 8
+_TIMESTAMP_BYTES = 8
 _MAGIC, _MAGIC_ENVELOPES = b"fcs2", b"fcs3"
 _FRAME, _CRC = struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
 _HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
@@ -230,7 +230,7 @@ class Spool:
             sizes, envelopes = list(map(len, bodies)), ()
         earliest, latest = self._bounds()
         is_doubtful = earliest < latest
-        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps or is_doubtful else 0)
+        each = 4 + (ID_BYTES if ids else 0) + (_TIMESTAMP_BYTES if timestamps or is_doubtful else 0)
         frames = 2 * (_HEAD + _TAIL) + ID_BYTES * self._memory  # room for the beginning of a new segment
         room = self.max_bytes - self.stored_bytes - frames
         count = sum(total <= room for total in accumulate(size + each for size in sizes))
@@ -498,7 +498,7 @@ def _frame(rows: SpooledRecords) -> Iterator[list[bytes]]:
 
 
 def _payload_size(rows: SpooledRecords) -> int:
-    labels = _STAMP_BYTES * len(rows.timestamps) + ID_BYTES * len(rows.ids)
+    labels = _TIMESTAMP_BYTES * len(rows.timestamps) + ID_BYTES * len(rows.ids)
     number = len(rows.bodies) + len(rows.envelopes)
     return 4 * number + labels + sum(map(len, rows.bodies)) + sum(map(len, rows.envelopes))
 
@@ -527,13 +527,13 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, SpooledRe
     if zlib.crc32(memoryview(payload)[:size]) != _CRC.unpack_from(payload, size)[0]:
         raise _Broken(torn=payload[-1] == 0 and not file.read().strip(b"\0"))
     blobs = 2 * count if magic == _MAGIC_ENVELOPES else count
-    if size < 4 * blobs + _STAMP_BYTES * stamped:
+    if size < 4 * blobs + _TIMESTAMP_BYTES * stamped:
         raise _Broken(torn=False)
     lengths, timestamps = (
         np.frombuffer(payload, "<u4", blobs),
         np.frombuffer(payload, "<i8", stamped, 4 * blobs).tolist(),
     )
-    at = 4 * blobs + _STAMP_BYTES * stamped
+    at = 4 * blobs + _TIMESTAMP_BYTES * stamped
     ids = [payload[i : i + ID_BYTES] for i in range(at, at + ID_BYTES * named, ID_BYTES)]
     bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + ID_BYTES * named)
     if bounds[-1] != size or payload[-1:] not in (_END, b"\0"):

@@ -24,7 +24,7 @@ _WORK = 800_000_000  # coordinates to compare for one batch of staged points: ab
 _SLOW_WORK = 200_000_000  # the same without 8-bit products
 _ALONE = 250_000  # nanoseconds of work for which another thread does not pay
 _PIECES = 3  # pieces of a shared comparison for each thread, which takes the next one when it is free
-_MOST_AT_ONCE = 2**14  # of points that come together, at most so many in one batch,
+_MAX_AT_ONCE = 2**14  # of points that come together, at most so many in one batch,
 _BATCHES = 1  # at most as many as this part of those that are there,
 _CACHED_VALUES = 2**15  # and no more than leave the coordinates to compare with one tile in the processor's cache
 _WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
@@ -136,7 +136,7 @@ class PointCounts:
         """Count points in large batches as long as there are enough of them, and return how many were counted."""
 
         def cut(start: int) -> NDArray[np.float64]:
-            size = max(self._max_staged(pane), self._most_at_once(pane))
+            size = max(self._max_staged(pane), self._max_at_once(pane))
             return np.ascontiguousarray(points[start : start + size], np.float64)
 
         start, batch = 0, cut(0)
@@ -181,7 +181,7 @@ class PointCounts:
         """Return how many points of a pane may wait, so that counting them does not take long."""
         raise NotImplementedError
 
-    def _most_at_once(self, pane: int) -> int:
+    def _max_at_once(self, pane: int) -> int:
         """Return how many points should be counted at once if more than `_max_staged` come together."""
         return 0
 
@@ -412,11 +412,11 @@ class FriendCounts(PointCounts):
         most = min(STAGED, _QUICK_VALUES // self.dimension) if self.dimension <= _QUICK else STAGED
         return int(max(_MIN_STAGED, min(most, fair / max(held, 1), fair**0.5)))
 
-    def _most_at_once(self, pane: int) -> int:
+    def _max_at_once(self, pane: int) -> int:
         # Each batch looks at all tiles, so few batches are better, as long as the rows for one tile stay in the cache.
         held = sum(self._panes[other].size for other in self._neighbors(pane))
         near = int(_CACHED_VALUES / (max(0.001, self._asked()) * self.dimension))
-        return 0 if self._radius_squared is None else min(held // _BATCHES, near, _MOST_AT_ONCE)
+        return 0 if self._radius_squared is None else min(held // _BATCHES, near, _MAX_AT_ONCE)
 
     def _screens(self) -> bool:
         if self._screened is None:

@@ -101,7 +101,7 @@ class MultiRadiusView:
         return counts
 
 
-class LadderCounts(PointCounts):
+class MultiRadiusCounts(PointCounts):
     """Exact friend counts for several radii at once, kept pane by pane while points arrive (specification 3.2).
 
     Parameters
@@ -187,7 +187,7 @@ class LadderCounts(PointCounts):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledLadderView:
+class SampledMultiRadiusView:
     """View of a window whose records were sampled for a search (specification 3.6); private.
 
     Attributes
@@ -202,7 +202,7 @@ class SampledLadderView:
     everyone: WindowView
 
     def __repr__(self) -> str:
-        return "<SampledLadderView of a window>"  # points and counts are private
+        return "<SampledMultiRadiusView of a window>"  # points and counts are private
 
     @property
     def size(self) -> int:
@@ -213,14 +213,14 @@ class SampledLadderView:
         return self.everyone.select(mask)
 
 
-class SampledLadderCounts:
+class SampledMultiRadiusCounts:
     """Keeps all records, and compares a random part of them with each other at several radii (specification 3.6).
 
     Parameters
     ----------
     dimension : int
     radii_squared : sequence of int
-        As for `LadderCounts`.
+        As for `MultiRadiusCounts`.
     rate : Fraction
         In (0, 1]: the chance of each record to be in the sample, fixed from public facts before the first record.
     noise : Noise
@@ -232,7 +232,7 @@ class SampledLadderCounts:
 
     Complexity
     ----------
-    rate**2 of the work of `LadderCounts`. Memory: 8 * d bytes per record, besides what the sample takes.
+    rate**2 of the work of `MultiRadiusCounts`. Memory: 8 * d bytes per record, besides what the sample takes.
 
     Source
     ------
@@ -244,7 +244,7 @@ class SampledLadderCounts:
             raise ConfigError("must be a Fraction in (0, 1]", "rate", got=rate)
         self.rate = rate
         self._everyone = FriendCounts(dimension, None)
-        self._sample = LadderCounts(dimension, radii_squared)
+        self._sample = MultiRadiusCounts(dimension, radii_squared)
         self._noise = noise
 
     @property
@@ -269,7 +269,7 @@ class SampledLadderCounts:
             counter.drop(pane)
             counter.free_spare()
 
-    def view(self, panes: Iterable[int]) -> SampledLadderView:
+    def view(self, panes: Iterable[int]) -> SampledMultiRadiusView:
         """Return the view of the window made of `panes`; absent panes are empty."""
         wanted = list(panes)
-        return SampledLadderView(self._sample.view(wanted), self._everyone.view(wanted))
+        return SampledMultiRadiusView(self._sample.view(wanted), self._everyone.view(wanted))

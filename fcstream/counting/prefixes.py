@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_WORDS = 12
+MIN_WORDS = 12
 """With fewer words of four coordinates, one more look at a block does not pay."""
 MANY = 512
 """For fewer points no block is looked at before all of its products are summed."""
@@ -38,7 +38,7 @@ def first_words(points: NDArray[np.float64], pivot: NDArray[np.float64], radius:
 
     m, dimension = points.shape
     words = int(-(-dimension // 4))
-    if words < LEAST_WORDS or m < MANY:
+    if words < MIN_WORDS or m < MANY:
         return words
     distances = np.empty(m)
     tiles.distances_from(points, pivot, distances)

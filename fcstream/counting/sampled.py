@@ -309,7 +309,7 @@ class _HiddenPane(_SampledPane):
         while row < stop:
             left = float(self._rate) * (stop * (stop - 1) - row * (row - 1) - at)
             gaps = noise.failures(self._rate, int(min(_WORDS, 1.1 * left + 64)))
-            row, at = samples.use_coins(self._points, row, stop, at, gaps, radius_squared, self._scores)
+            row, at = samples.use_random_bits(self._points, row, stop, at, gaps, radius_squared, self._scores)
         self.size = stop
 
     def view(self, sampling: tuple[str, Fraction]) -> WindowView:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .prefixes import LEAST_WORDS, MANY, first_words
+from .prefixes import MANY, MIN_WORDS, first_words
 
 LANES = 32
 """Number of points per tile."""
@@ -25,9 +25,9 @@ _NEVER = 2**31 - 1
 _FIRST_TILES, _MAX_TILES = 4, 2048
 _MAX_BUCKETS = 128
 _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
-_SAMPLE, _LEAST_SAMPLED = 512, 32
+_SAMPLE, _MIN_SAMPLED = 512, 32
 _DISTINCT = 7 / 8  # a sample with a smaller share of distinct distances is taken anew, without the equal points
-_BETTER = _SAMPLE // _LEAST_SAMPLED  # a frame of so many times fewer points than come is not used for them
+_BETTER = _SAMPLE // _MIN_SAMPLED  # a frame of so many times fewer points than come is not used for them
 _KNOWN = 16  # a frame of which so great a part, one in 16, lies near the pivot has buckets enough there
 _GROWTH = 1.5  # a pane grows by this factor before it gets a further frame
 _ASKED = 64  # points, and tiles, of which about so many are looked at to see what distances decide
@@ -79,7 +79,7 @@ class Frame:
         self._typical = float(self._quantiles[_MAX_BUCKETS // 2])
         self._close = float(self._quantiles[_MAX_BUCKETS // _KNOWN - 1])
         self._far = float(self._quantiles[_MAX_BUCKETS * 7 // 8])
-        self._worst = 0.0
+        self._max_error = 0.0
         self._words = -(-rows.shape[1] // 4)
         self._chosen_from = len(rows)
         self.first_words = first_words(rows, self.pivot, self.radius, self.scale) if screened else 0
@@ -88,7 +88,7 @@ class Frame:
         """Take a sample of rows, make its middle the pivot, and return it with its distances from there."""
         from .._kernels import tiles
 
-        most = max(2 * _LEAST_SAMPLED, 32 * _SAMPLE // max(32, rows.shape[1]))
+        most = max(2 * _MIN_SAMPLED, 32 * _SAMPLE // max(32, rows.shape[1]))
         few = np.ascontiguousarray(rows[:: max(1, len(rows) // most)][: 2 * _SAMPLE])
         self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
         distances = np.empty(len(few))
@@ -105,7 +105,7 @@ class Frame:
         if self.scale:
             codes, errors = np.zeros((m, -(-d // 4) * 4), np.int8), np.empty(m)
             tiles.encode(rows, self.pivot, self.scale, distances, codes, errors, wide)
-            self._worst = max(self._worst, float(errors.max(where=~wide, initial=0.0)))
+            self._max_error = max(self._max_error, float(errors.max(where=~wide, initial=0.0)))
         else:
             tiles.distances_from(rows, self.pivot, distances)
         batch.sort(distances, wide, self.radius)
@@ -135,7 +135,7 @@ class Frame:
         That is so if there are half as many more since the last choice, which was to look at all words, as is right for
         points that lie close together and for too few of them, or has not proved good since.
         """
-        is_open = self.scale > 0 and self._words >= LEAST_WORDS and not (is_good and self.first_words < self._words)
+        is_open = self.scale > 0 and self._words >= MIN_WORDS and not (is_good and self.first_words < self._words)
         return is_open and size >= max(MANY, _MORE * self._chosen_from)
 
     def choose(self, rows: NDArray[np.float64], size: int) -> bool:
@@ -191,8 +191,8 @@ class Frame:
         than the second are certainly not.
         """
         most = 4 * 127 * 127 * dimension + 4  # no two codes are farther apart; keeps the bars in 32 bits
-        low = (self.radius * (1 - _SLACK) - 2 * self._worst) / self.scale
-        high = (self.radius * (1 + _SLACK) + 2 * self._worst) / self.scale
+        low = (self.radius * (1 - _SLACK) - 2 * self._max_error) / self.scale
+        high = (self.radius * (1 + _SLACK) + 2 * self._max_error) / self.scale
         friend = -1 if low < 0 else math.floor(min(low * low * (1 - 1e-12), most))
         return friend, math.ceil(min(high * high * (1 + 1e-12), most))
 

@@ -258,7 +258,7 @@ def _stream(reader: Any, terms: Terms[Any], delta: float) -> LedgerStream:
     times = [(row.open_ms, row.close_ms) for row in rows if row.kind in ("charge", "seal")]
     return LedgerStream(
         own,
-        Report.of(reader, max(delta, _least_delta(own))),
+        Report.of(reader, max(delta, _min_delta(own))),
         own.specification == terms.specification,
         reader.verify(),
         chain.hex(),
@@ -269,7 +269,7 @@ def _stream(reader: Any, terms: Terms[Any], delta: float) -> LedgerStream:
     )
 
 
-def _least_delta(terms: Terms[Any]) -> float:
+def _min_delta(terms: Terms[Any]) -> float:
     """Return a delta at which all caps of a ledger have an epsilon."""
     return 1.25 * float(max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..accounting.strength import FAIR, STRONG, WEAK, strength_of
 from ..planning.plan import message_note
-from ..releases.descriptions import told_of
+from ..releases.descriptions import kind_description
 from ..releases.options import Options
 from ..releases.shape import ResultShape
 from ..releases.statistics.covariance import CovarianceOptions
@@ -203,7 +203,7 @@ def _other_releases(facts: DeploymentFacts) -> Answer:
 
 
 def _custom(facts: DeploymentFacts) -> Answer:
-    foreign = [name_of(options) for options in facts.config.releases if told_of(options) is None]
+    foreign = [name_of(options) for options in facts.config.releases if kind_description(options) is None]
     if foreign:
         listed = _capital(", ".join(foreign))
         return "attention", f"{listed} comes from another package, which must prove and test its own mechanism."
@@ -250,7 +250,7 @@ def _human_bias(facts: DeploymentFacts) -> Answer:
 def _statistical_bias(facts: DeploymentFacts) -> Answer:
     parts = []
     for options in facts.config.releases:
-        found = told_of(options)
+        found = kind_description(options)
         parts.append(f"{_capital(name_of(options))}. {'Not described.' if found is None else found.bias}")
     biased = any(". None" not in part for part in parts)
     return ("attention" if biased else "met"), " ".join(parts)

@@ -8,7 +8,7 @@ from typing import Any
 from ..planning.plan import message_note
 from ..planning.stream_plan import USUAL_SIZE, StreamPlan, points_of
 from ..releases.base import percent
-from ..releases.descriptions import told_of, variations_of
+from ..releases.descriptions import kind_description, variations_of
 from .document import Block, Bullets, DocumentSection, FactTable, Paragraph, code
 from .facts import DeploymentFacts
 from .promise import kind_of, name_of, number, plans_of
@@ -18,7 +18,7 @@ from .topics import topics
 def mechanisms(facts: DeploymentFacts) -> DocumentSection:
     blocks: list[Block] = []
     for options, part in plans_of(facts):
-        found = told_of(options)
+        found = kind_description(options)
         about = f"How {name_of(options)} is computed"
         if found is None:
             text = (type(options).__doc__ or "").strip().partition("\n")[0]
@@ -72,7 +72,7 @@ def noise(facts: DeploymentFacts) -> DocumentSection:
         for quantity, sigma in part.sigma.items():
             told = "told in each release; only the data show it" if math.isnan(sigma) else number(sigma)
             rows.append((name_of(options), code(quantity), told, f"{size or USUAL_SIZE:,} {points}"))
-        found = told_of(options)
+        found = kind_description(options)
         text = "not described by the package that declares it" if found is None else found.bias
         biases.append((name_of(options), _chance(part, points), _empty(part, points), text))
     blocks: list[Block] = [

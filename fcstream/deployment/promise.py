@@ -12,7 +12,7 @@ from ..config.durations import NOW
 from ..connectors.urls import mask
 from ..planning.plan import message_note
 from ..planning.stream_plan import StreamPlan, points_of
-from ..releases.descriptions import told_of
+from ..releases.descriptions import kind_description
 from ..releases.options import Options
 from ..runtime.words import many
 from .document import Block, Bullets, DocumentSection, Drawing, FactTable, HazardAnswer, Paragraph, code, spell
@@ -88,7 +88,7 @@ def _capital(text: str) -> str:
 
 def what_of(options: Options, unit: str) -> str:
     """Say what an answer publishes about a window; with the unit ``user`` it counts users."""
-    found = told_of(options)
+    found = kind_description(options)
     if found is None:
         return "what another package declares"
     return re.sub(r"\b(numbers? of) records\b", r"\1 users", found.what) if unit == "user" else found.what

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..releases.descriptions import told_of
+from ..releases.descriptions import kind_description
 from .document import HazardAnswer, code, spell
 from .facts import DeploymentFacts
 from .hazards import hazards
@@ -122,7 +122,7 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     yield "status", "Draft"
     yield "tier", 3
     yield "deployment.basic.name", plain(name)
-    products = {found.product for options in config.releases if (found := told_of(options)) is not None}
+    products = {found.product for options in config.releases if (found := kind_description(options)) is not None}
     yield "deployment.basic.data_product_type", products.pop() if len(products) == 1 else "Summary statistics"
     what = "; ".join(dict.fromkeys(what_of(options, facts.unit) for options in config.releases))
     every = spell(job.schedule.slide_ms)
@@ -175,7 +175,7 @@ def _fields(facts: DeploymentFacts) -> Iterator[tuple[str, Any]]:
     yield "deployment.accounting.composition", f"Sums of zCDP, before anything is published. {rested}"
     parts = []
     for options, part in plans_of(facts):
-        found = told_of(options)
+        found = kind_description(options)
         text = "declared by another package" if found is None else f"{found.mechanism} (docs/design: {places(found)})"
         parts.append(f"{_capital(name_of(options))}, {part.kind}{f' {part.method}' if part.method else ''}: {text}")
     versions = ", ".join(f"{program} {version}" for program, version in facts.versions)

@@ -38,7 +38,7 @@ class Exhaustion:
     """
 
     def __init__(self, job: Job) -> None:
-        self._job, self._is_told = job, job.clock == "eof"
+        self._job, self._is_reported = job, job.clock == "eof"
         self._refused: dict[str, int] = {}  # opening of the refused window, by the stream of a key
         self._is_older = False  # an earlier run was refused a window already, perhaps not as its first one
         self._shared = self
@@ -82,8 +82,8 @@ class Exhaustion:
         self._refused.pop(stream, None)
 
     def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             LOG.error("stream %r: %s", self._job.terms.root, self.text)
 
 

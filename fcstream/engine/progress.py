@@ -43,7 +43,7 @@ class Progress:
     def __init__(self, job: Job, ledger: Ledger, last: WindowKey | None, first: int | None = None) -> None:
         self._job, self._ledger = job, ledger
         self._start = FirstWindow(job, ledger, last is not None, first)
-        self._is_told = first is not None
+        self._is_reported = first is not None
         answered = 0 if last is None else job.schedule.index_after(last.open_ms)
         self._first = self.next = max(answered, self._start.index or 0)
         self.replayed = 0
@@ -77,7 +77,7 @@ class Progress:
 
     def has_sealed(self, open_ms: int) -> bool:
         """Return whether a window has its release, which another process may have sealed since this one started."""
-        if open_ms < self.next_open_ms and not self._is_told:  # else windows before the first one may have releases
+        if open_ms < self.next_open_ms and not self._is_reported:  # else windows before the first one may have releases
             return not self._start.skips(open_ms)
         last = self._ledger.last_sealed()
         return last is not None and last[0].open_ms >= open_ms

@@ -26,16 +26,16 @@ class ArrowBlocks:
     Parameters
     ----------
     schema : Schema
-    most_rows : int
+    max_rows : int
         How many rows of one message are read at most.
     """
 
-    def __init__(self, schema: Schema, most_rows: int) -> None:
+    def __init__(self, schema: Schema, max_rows: int) -> None:
         self._rows = ArrowRows(schema)
         import pyarrow
 
         self._arrow = pyarrow
-        self._most_rows = most_rows
+        self._max_rows = max_rows
         self._described, self._found = b"", None  # a schema without odd columns, as its message and as the library's
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
@@ -88,7 +88,7 @@ class ArrowBlocks:
             batches = [ipc.read_record_batch(each, self._found) for each in others]
             table = self._arrow.Table.from_batches(batches, self._found).select(self._rows.columns)
             table.validate()  # columns of equal lengths: together, what one lacks would be taken from the next one
-            return table if table.num_rows <= self._most_rows else None
+            return table if table.num_rows <= self._max_rows else None
         except Exception:  # see `_message`
             return None
 
@@ -126,13 +126,13 @@ class ArrowBlocks:
         for batch in reader:
             batches.append(batch)
             rows += batch.num_rows
-            if rows > self._most_rows or len(batches) > ARROW_BATCHES:
+            if rows > self._max_rows or len(batches) > ARROW_BATCHES:
                 break
         return self._arrow.Table.from_batches(batches, reader.schema)
 
     def _read(self, table: Any, position: int) -> Batch:
         """Read the first rows of a valid table that has the wanted columns; they share a position."""
-        n = min(table.num_rows, self._most_rows)
+        n = min(table.num_rows, self._max_rows)
         if len(table.columns[0].chunks) > ARROW_BATCHES:
             n = min(n, table.num_rows - len(table.columns[0].chunks[-1]))
         is_cut = table.num_rows > n or len(table.columns[0].chunks) > ARROW_BATCHES

@@ -37,7 +37,7 @@ from .fields import RecordReader, top_fields
 from .paths import FieldPath
 from .schemas import FoundSchema, SchemaLookup, marks, schema_name
 
-_MOST_SCHEMAS = 2**10
+_MAX_SCHEMAS = 2**10
 """Schemas that are kept; then all are forgotten, and fetched again."""
 _WORTH_SKIPPING = 6
 """From how many values on that nobody reads skipping them is faster than reading them."""
@@ -138,7 +138,7 @@ class AvroMessages:
                 answers[mark] = "broken_record"
         if wanted and self._lookup is not None:
             schemas = self._lookup.find(list(wanted.values()))
-            if len(self._known) + len(wanted) > _MOST_SCHEMAS:
+            if len(self._known) + len(wanted) > _MAX_SCHEMAS:
                 self._known.clear()
             for mark, name in wanted.items():
                 made = self._made(schemas[name])

@@ -59,7 +59,7 @@ ARROW_FIELDS, ARROW_TEXTS = 2**12, 2**20
 may be many of them."""
 
 
-def most_rows(dimension: int) -> int:
+def max_rows(dimension: int) -> int:
     """Return how many rows of a message are read at most, since each time and each feature takes 8 bytes."""
     return LONGEST_MESSAGE // (8 * (1 + dimension))
 

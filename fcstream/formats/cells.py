@@ -39,7 +39,7 @@ _LONGEST_DATE = 10
 """Characters of a date in ISO 8601; with an hour it has more."""
 _FAR = 2.0**62
 _FEW = 64  # different numbers of a column whose cells are looked up in a table
-_MOST_DIGITS = 1000  # of a decimal number that is written out
+_MAX_DIGITS = 1000  # of a decimal number that is written out
 TRUTH = ("false", "true")
 BOOLEAN = {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
 """The codes of a Boolean."""
@@ -370,7 +370,7 @@ def _ticks(value: Any, role: Role) -> Any:
     if isinstance(value, Decimal):
         if value.adjusted() > 40:
             raise ValueError
-        return Fraction(value) if value.as_tuple().exponent > -_MOST_DIGITS else float(value)  # type: ignore[operator]
+        return Fraction(value) if value.as_tuple().exponent > -_MAX_DIGITS else float(value)  # type: ignore[operator]
     return value if is_whole(value) else parse_number(value)
 
 
@@ -427,10 +427,10 @@ def _written(value: Any, whole_below: float = math.inf) -> Any:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < whole_below else value
     if isinstance(value, Decimal):
-        is_short = value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS and value == value.to_integral_value()
+        is_short = value.is_finite() and abs(value.adjusted()) < _MAX_DIGITS and value == value.to_integral_value()
         return str(int(value)) if is_short else value
     if is_whole(value):
-        return str(int(value)) if abs(int(value)) < 10**_MOST_DIGITS else _NO_TEXT
+        return str(int(value)) if abs(int(value)) < 10**_MAX_DIGITS else _NO_TEXT
     if isinstance(value, np.datetime64):
         return _iso_of_numpy(value)
     if isinstance(value, datetime):

@@ -29,14 +29,14 @@ from .batch import (
     parse_number,
     plain_labels,
 )
-from .bounds import most_rows
+from .bounds import max_rows
 from .cells import PER_MILLISECOND
 from .columns import code_or_nan, timestamps_of
 from .envelopes import Envelope, EnvelopeField
 from .json_parts import Broken
 from .paths import ABSENT, FieldPath
 from .rejections import rejected_at, tallied
-from .texts import MOST_JOINED
+from .texts import MAX_JOINED
 
 _MANY = 64
 """Records that are looked at one by one before it pays to look for equal ones."""
@@ -86,7 +86,7 @@ class RecordReader:
         self._schema = schema
         self._names = (schema.time, *schema.features, *schema.labels)
         self._places = {name: schema.place(name) for name in self._names}
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
         odd = {*schema.levels, *schema.missing, *schema.quoted, *schema.optional}
         times = {schema.time} if schema.time_unit in ("ms", "s") else set()
         self._floats_only = {*schema.features, *times} - odd
@@ -131,7 +131,7 @@ class RecordReader:
         -------
         Batch
             The usable records, in the order of their messages, and a rejection for every other record and for every
-            message whose list of records is missing, is no list, or is longer than `most_rows`. Reasons are those of
+            message whose list of records is missing, is no list, or is longer than `max_rows`. Reasons are those of
             `fcstream.formats.batch.MEANINGS`, fields the names of the schema. Nothing is raised for any content.
 
         Notes
@@ -501,7 +501,7 @@ def _texts(column: list[Any]) -> list[str | None]:
 
     All elements of a message may share one text, so what is joined here may be far longer than the message.
     """
-    if set(map(type, column)) <= {str} and sum(map(len, column)) <= MOST_JOINED:
+    if set(map(type, column)) <= {str} and sum(map(len, column)) <= MAX_JOINED:
         joined = "".join(column)
         if joined.isascii() or _is_unicode(joined):
             return column

@@ -21,7 +21,7 @@ import numpy as np
 from line_protocol_parser import LineFormatError, parse_line
 
 from .batch import Batch, Rejection, Schema, concatenated
-from .bounds import LINE_CELLS, LONGEST_MESSAGE, READ_AT_ONCE, has_many_cells, most_rows
+from .bounds import LINE_CELLS, LONGEST_MESSAGE, READ_AT_ONCE, has_many_cells, max_rows
 from .envelopes import Envelope
 from .fields import RecordReader
 from .parsing import pieces
@@ -41,7 +41,7 @@ class PointLines:
     """Decoder of messages that hold lines of InfluxDB's line protocol, one record each.
 
     Blank lines and comments are skipped. A line that cannot be read is rejected by itself. Of a message at most
-    `most_rows` lines are read, and none if it is longer than `LONGEST_MESSAGE`.
+    `max_rows` lines are read, and none if it is longer than `LONGEST_MESSAGE`.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PointLines:
         self._keys = self._reader.plain_fields
         self._measurement = measurement
         self._ticks = ticks
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Decode messages, the first of which has `first_position`; all records of a message share its position."""

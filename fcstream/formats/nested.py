@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Batch, Rejection, Schema, merge
-from .bounds import READ_AT_ONCE, BeyondBounds, most_rows
+from .bounds import READ_AT_ONCE, BeyondBounds, max_rows
 from .decoders import SHORT, LineDecoder, Objects, apart
 from .envelopes import Envelope
 from .fields import RecordReader
@@ -50,7 +50,7 @@ class NestedObjects:
         self._shape: frozenset[str] | None = frozenset() if schema.records is None else None
         self._parse: Callable[[bytes], Any] = parse_json if codec == "json" else parse_msgpack
         self._skips_blank = not are_messages
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, or messages with their envelopes, the first of which has `first_position`."""

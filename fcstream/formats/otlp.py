@@ -33,7 +33,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from ..errors import ConfigError
 from .batch import Batch, Rejection, Schema
-from .bounds import LONGEST_MESSAGE, OBJECT_BYTES, READ_AT_ONCE, BeyondBounds, most_rows
+from .bounds import LONGEST_MESSAGE, OBJECT_BYTES, READ_AT_ONCE, BeyondBounds, max_rows
 from .decoders import LineDecoder
 from .envelopes import Envelope, EnvelopeField
 from .fields import RecordReader, top_fields
@@ -125,7 +125,7 @@ class _Requests:
             raise ConfigError("must be left out with OTLP, whose messages say where records are", "source.records")
         schema = replace(schema, paths={name: _literal(place) for name, place in schema.paths.items()})
         self._reader = RecordReader(schema)
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
         self._features = top_fields(schema, schema.features)
         self._first = next(iter(schema.features), None)
         self._tops = top_fields(schema, (schema.time, *schema.features, *schema.labels))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, SchemasUnreachable
 from .arrow import ArrowBlocks
 from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
-from .bounds import LONGEST_MESSAGE, most_rows
+from .bounds import LONGEST_MESSAGE, max_rows
 from .cells import read
 from .decoders import LineDecoder
 from .envelopes import Envelope
@@ -36,7 +36,7 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any] | None =
         One of `fcstream.formats.registry.FORMATS`. ``json`` or ``msgpack``: one object per message. ``floats``: rows of
         one little-endian int64 (event time, in milliseconds) and d float64 (features in the configuration's order),
         back to back. ``arrow``: an Arrow IPC stream with columns named as in the configuration, plain (no dictionaries)
-        and not compressed. Of a message in these two formats at most `most_rows` rows are read.
+        and not compressed. Of a message in these two formats at most `max_rows` rows are read.
     schema : Schema
     options : mapping, optional
         Keys of `[source]` that belong to the format, those at their defaults left out.
@@ -72,7 +72,7 @@ def float_messages(schema: Schema) -> LineDecoder:
 
 def arrow_messages(schema: Schema) -> LineDecoder:
     """Make the decoder of messages that are Arrow IPC streams; see `decoder_for`."""
-    return ArrowBlocks(schema, most_rows(len(schema.features)))
+    return ArrowBlocks(schema, max_rows(len(schema.features)))
 
 
 def read_messages(
@@ -151,7 +151,7 @@ class FloatBlocks:
         self._codes = {k: kinds[name] for k, name in enumerate(schema.features) if name in schema.levels}
         self._dimension = len(schema.features)
         self._row = np.dtype([("time", "<i8"), ("values", "<f8", (self._dimension,))])
-        self._max_rows = most_rows(self._dimension)
+        self._max_rows = max_rows(self._dimension)
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Read every whole row as a record; bytes that remain after the last whole row are rejected."""

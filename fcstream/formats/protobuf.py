@@ -46,7 +46,7 @@ _WELL_KNOWN = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, tim
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REMEDY = "make it with `protoc --include_imports --descriptor_set_out=FILE`"
 _SHOWN = 5  # names in an error
-_MOST_INDEXES = 32
+_MAX_INDEXES = 32
 _OBJECT, _CELL = 168, 48  # bytes of memory of a plain object, and of each of its fields
 
 Reader = Callable[[Any], Any]
@@ -242,7 +242,7 @@ def _read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes] | None:
     """
     found: list[int] = []
     at = value = shift = 0
-    while at < len(data) and shift < 35 and len(found) <= _MOST_INDEXES:
+    while at < len(data) and shift < 35 and len(found) <= _MAX_INDEXES:
         value |= (data[at] & 127) << shift
         shift += 7
         at += 1

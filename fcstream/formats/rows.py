@@ -20,7 +20,7 @@ from .texts import is_whole
 
 _ROW = (list, tuple, np.ndarray)
 _SPANS = "must hold Unix milliseconds or moments, got time spans: convert them first"
-_MOST = 2**62
+_MAX = 2**62
 
 
 def read_push(
@@ -156,7 +156,7 @@ def read_positions(values: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.b
         held = "time spans" if column.dtype.kind == "m" else "moments, of which several may lie in one millisecond"
         raise ConfigError("must hold whole numbers", "positions", got=Shown(held), remedy="convert them first")
     if column.dtype.kind in "iu" and not np.ma.isMaskedArray(column):
-        good = (column < _MOST) & (column > -_MOST) if column.dtype.itemsize == 8 else np.ones(n, np.bool_)
+        good = (column < _MAX) & (column > -_MAX) if column.dtype.itemsize == 8 else np.ones(n, np.bool_)
         return np.where(good, column, 0).astype(np.int64), good
     cells = [_whole(cell) for cell in map(plain, cells_of(column))]
     return np.array([cell or 0 for cell in cells], np.int64), np.array([cell is not None for cell in cells], np.bool_)
@@ -165,7 +165,7 @@ def read_positions(values: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.b
 def _whole(cell: Any) -> int | None:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT:
         return int(cell)
-    return int(cell) if is_whole(cell) and abs(int(cell)) < _MOST else None
+    return int(cell) if is_whole(cell) and abs(int(cell)) < _MAX else None
 
 
 def read_labels(ids: Any, n: int) -> tuple[NDArray[np.object_], dict[int, str]]:

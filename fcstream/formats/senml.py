@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from .batch import LONGEST_LABEL, Batch, Rejection, Schema, concatenated, merge
-from .bounds import SENML_BYTES, most_rows
+from .bounds import SENML_BYTES, max_rows
 from .envelopes import Envelope
 from .fields import RecordReader
 from .rejections import tallied
@@ -50,12 +50,12 @@ def senml_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
     """Make the decoder of packs in JSON."""
     usual = None
     with suppress(Untyped):
-        usual = None if joined else UsualJsonPacks(schema, most_rows(len(schema.features)))
+        usual = None if joined else UsualJsonPacks(schema, max_rows(len(schema.features)))
     return SenmlPacks(schema, json_pack, joined=joined, usual=usual)
 
 
 class SenmlPacks:
-    """Decoder of messages that hold one SenML pack each; of a pack at most `most_rows` entries are read.
+    """Decoder of messages that hold one SenML pack each; of a pack at most `max_rows` entries are read.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class SenmlPacks:
         self._labels = self._reader.plain_fields
         self._joined = joined
         self._longest = longest
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
         self._usual = usual
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:

@@ -9,7 +9,7 @@ from typing import Any
 import cbor2
 
 from .batch import Schema
-from .bounds import CBOR_TAGS, PACK_BYTES, most_rows
+from .bounds import CBOR_TAGS, PACK_BYTES, max_rows
 from .senml import BrokenPack, SenmlPacks
 from .senml_entries import CODES, UsualCborPacks
 from .typed import Untyped
@@ -24,7 +24,7 @@ def senml_cbor_messages(schema: Schema, *, joined: bool = False) -> SenmlPacks:
     """Make the decoder of packs in CBOR."""
     usual = None
     with suppress(Untyped):
-        usual = None if joined else UsualCborPacks(schema, most_rows(len(schema.features)), _one_item, PACK_BYTES)
+        usual = None if joined else UsualCborPacks(schema, max_rows(len(schema.features)), _one_item, PACK_BYTES)
     return SenmlPacks(schema, cbor_pack, joined=joined, longest=PACK_BYTES, usual=usual)
 
 

@@ -12,11 +12,11 @@ import numpy as np
 
 MAX_BYTES = 256
 """Most bytes of a text in UTF-8, unless the configuration says otherwise."""
-MOST_JOINED = 2**24
+MAX_JOINED = 2**24
 """Most characters of a column that are joined to one text, to look at all of them at once."""
-MOST_MARKS = 30
+MAX_MARKS = 30
 """Most accents in a row, as in Unicode's safe format: the normal form takes the square of their number."""
-_MOST_COMPOSED = 16  # code points of a text that the normal form makes one of: really 4 at most
+_MAX_COMPOSED = 16  # code points of a text that the normal form makes one of: really 4 at most
 
 
 class UnusableRecord(Exception):
@@ -39,14 +39,14 @@ def composed(text: str) -> str:
 
 
 def is_overloaded(text: str) -> bool:
-    """Tell whether a text has more than `MOST_MARKS` accents in a row."""
-    return len(text) > MOST_MARKS and not text.isascii() and _most_marks(text) > MOST_MARKS
+    """Tell whether a text has more than `MAX_MARKS` accents in a row."""
+    return len(text) > MAX_MARKS and not text.isascii() and _max_marks(text) > MAX_MARKS
 
 
 @lru_cache(maxsize=64)
-def _most_marks(text: str) -> int:
+def _max_marks(text: str) -> int:
     """Return how many accents of a text there are in a row, at most; 0 for a text that certainly has few."""
-    if not any(map(combining, text[MOST_MARKS :: MOST_MARKS + 1])):  # one of more would be among them
+    if not any(map(combining, text[MAX_MARKS :: MAX_MARKS + 1])):  # one of more would be among them
         return 0
     return max(map(len, bytes(map(combining, text)).split(b"\0")))
 
@@ -62,11 +62,11 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
     Raises
     ------
     UnusableRecord
-        ``missing``, ``not_a_text`` (also for more than `MOST_MARKS` accents in a row), or ``too_long``: more than
+        ``missing``, ``not_a_text`` (also for more than `MAX_MARKS` accents in a row), or ``too_long``: more than
         `max_bytes` of UTF-8.
     """
     if isinstance(value, bytes):
-        if len(value) > 4 * _MOST_COMPOSED * max_bytes:
+        if len(value) > 4 * _MAX_COMPOSED * max_bytes:
             raise UnusableRecord("too_long")
         try:
             value = value.decode()
@@ -80,7 +80,7 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
         raise UnusableRecord("missing")
     if not isinstance(value, str):
         raise UnusableRecord("not_a_text")
-    if len(value) > _MOST_COMPOSED * max_bytes:  # unread, since many records may share it
+    if len(value) > _MAX_COMPOSED * max_bytes:  # unread, since many records may share it
         raise UnusableRecord("too_long")
     if is_overloaded(value):
         raise UnusableRecord("not_a_text")
@@ -98,7 +98,7 @@ def plain_texts(values: Iterable[Any], max_bytes: int) -> list[str | None]:
     """Read many texts; None for those that `parse_text` refuses."""
     cells = list(values)
     try:  # a column of ASCII texts is its own normal form
-        whole = "".join(cells) if sum(map(len, cells)) <= MOST_JOINED else "\ufffd"
+        whole = "".join(cells) if sum(map(len, cells)) <= MAX_JOINED else "\ufffd"
     except TypeError:
         whole = "\ufffd"
     if whole.isascii() and all(map(len, cells)) and max(map(len, cells), default=0) <= max_bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from .batch import Schema
-from .bounds import most_rows
+from .bounds import max_rows
 from .cells import PER_MILLISECOND
 from .paths import ABSENT, FieldPath
 
@@ -45,7 +45,7 @@ class MessageType:
 
     def __init__(self, schema: Schema, codec: str, inner: frozenset[str]) -> None:
         self._schema, self._inner, self._attributes = schema, inner, dict[str, str]()
-        self._most = most_rows(len(schema.features))
+        self._most = max_rows(len(schema.features))
         paths = {name: schema.place(name) for name in (schema.time, *schema.features, *schema.labels)}
         body = {name: path.steps for name, path in paths.items() if isinstance(path, FieldPath)}
         self.names = tuple(body)

@@ -129,10 +129,10 @@ class LedgerFile:
                     found = None
             if found is None:
                 found = cls(path, create=create, name=name)
-            found.share_again(guest)
+            found.add_guest(guest)
             return found
 
-    def share_again(self, guest: object) -> None:
+    def add_guest(self, guest: object) -> None:
         """Count one more guest of this file, beside one that shares it."""
         with _FILES_LOCK:
             self._guests.add(guest)

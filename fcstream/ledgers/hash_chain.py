@@ -203,7 +203,7 @@ class JournalReplay:
             return
         fixed = [(each.stream, each.unit, each.specification, each.group) for each in (old, new)]
         caps = zip(_caps(old), _caps(new), strict=True)
-        if fixed[0] != fixed[1] or not all(_is_at_most(after, before) for (_, before), (_, after) in caps):
+        if fixed[0] != fixed[1] or not all(_is_within(after, before) for (_, before), (_, after) in caps):
             raise LedgerDamaged(f"journal row {row.seq} raises a cap or changes a specification", where=self.location)
         for block, spent in self._blocks.items():
             if not spent.fits(new.cap(block)):
@@ -288,7 +288,7 @@ def _caps(terms: Terms) -> list[tuple[str, PrivacyLoss | None]]:
     return [("capacity", terms.capacity), ("total", terms.total)]
 
 
-def _is_at_most(cap: PrivacyLoss | None, other: PrivacyLoss | None) -> bool:
+def _is_within(cap: PrivacyLoss | None, other: PrivacyLoss | None) -> bool:
     return cap == other or (cap is not None and other is not None and cap.fits(other))
 
 

@@ -40,7 +40,7 @@ class MemoryLedger:
         if window in self._sealed:
             return ChargeResult(window, self._max_spent(request.blocks))
         if window in self._charged:
-            return self._charge_again(request)
+            return self._charge_redraw(request)
         blocks = request.blocks
         if self.terms.total is not None:
             blocks = (*blocks, TOTAL_BLOCK)
@@ -53,7 +53,7 @@ class MemoryLedger:
         self._charged[window] = (request.loss, blocks, 1)
         return grant(window, request.loss, self._max_spent(request.blocks))
 
-    def _charge_again(self, request: Request) -> ChargeResult:
+    def _charge_redraw(self, request: Request) -> ChargeResult:
         loss, blocks, draws = self._charged[request.window]
         self._charged[request.window] = (loss, blocks, draws + 1)
         spent = self._max_spent(request.blocks)

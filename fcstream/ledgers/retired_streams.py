@@ -83,7 +83,7 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
     from .postgres.connection import Connection, PostgresConnection, ServerAddress, sql
     from .postgres.connection import translated_errors as in_words
     from .postgres.states import PostgresStates
-    from .postgres.tables import PostgresTables, make_schema, most_spent, stream_names
+    from .postgres.tables import PostgresTables, largest_spent, make_schema, stream_names
 
     address = ServerAddress.of(url)
     session = PostgresConnection(address, address.location(stream), is_reader=False)
@@ -99,7 +99,7 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
             for old, new in zip(parts, later, strict=True):
                 tables.check(old)
                 found = tables.open(old, lock=True)
-                body = hash_chain.retire_body(new, most_spent(db, schema, old), found.terms.capacity)
+                body = hash_chain.retire_body(new, largest_spent(db, schema, old), found.terms.capacity)
                 query = f"SELECT {schema}.retire(%s::text, %s::bigint, %b::bytea, %s::text, %b::bytea)"
                 db.execute(query.encode(), (old, *found.seen, new, body))
                 PostgresStates(db, schema).drop(old)

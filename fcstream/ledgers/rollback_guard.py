@@ -44,7 +44,7 @@ class GuardFile:
         self.mark = uuid.uuid4().hex[:16].encode()
         self._file = -1
         self._place = (0, 0)
-        self._is_told = False
+        self._is_reported = False
 
     def read(self, start: int, size: int) -> bytes:
         """Read some bytes; fewer where the file ends, and none if it is absent."""
@@ -64,7 +64,7 @@ class GuardFile:
         self.warning = text
         LOG.warning("%s", text)
 
-    def find_again(self) -> None:
+    def find_anew(self) -> None:
         """Let go of an open file that is no longer the one of its path, and log a warning if there is none."""
         if self._file < 0:
             return
@@ -101,10 +101,10 @@ class GuardFile:
         """Go on after a failure to write, and log one warning until a write succeeds."""
         try:
             yield
-            self._is_told = False
+            self._is_reported = False
         except OSError as error:
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_reported:
+                self._is_reported = True
                 self.warn(_useless(self.path, error))
             with contextlib.suppress(OSError):
                 self.close()  # so that a file that was repaired, or deleted, is opened anew
@@ -259,7 +259,7 @@ class RollbackGuard:
         A guard that this process has not written, or that is gone, has no line of anybody else.
         """
         file = guards[0]._file
-        file.find_again()
+        file.find_anew()
         start, size = _extent(guards)
         try:
             held = file.read(start, size) if size else b""

@@ -227,7 +227,7 @@ def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:
         )
         crowd, truth = Fleet([holder]), query.exact(table)  # type: ignore[attr-defined]
     else:
-        points = _made_up(query.space, devices, uniform)
+        points = _synthetic_values(query.space, devices, uniform)
         crowd = Simulation({query.component: (query.space, points)}, capacity, Noise(SeededEntropy(seed + 1)))
         truth = query.exact(points)  # type: ignore[attr-defined]
     answer = query.run(crowd, asking.name, budgets, asking.method, asking.elimination())
@@ -240,7 +240,9 @@ def _uniform(seed: int) -> Callable[[int, int], NDArray[np.float64]]:
     return lambda n, k: (entropy.words(n * k) >> np.uint64(11)).astype(np.float64).reshape(n, k) * 2.0**-53
 
 
-def _made_up(space: Space, devices: int, uniform: Callable[[int, int], NDArray[np.float64]]) -> NDArray[np.int64]:
+def _synthetic_values(
+    space: Space, devices: int, uniform: Callable[[int, int], NDArray[np.float64]]
+) -> NDArray[np.int64]:
     """Devices that gather around the middle of the public box (for great circles: spread over the sphere)."""
     if isinstance(space, GreatCircle):
         raw = uniform(devices, 2)

@@ -138,13 +138,13 @@ class Space:
 
     def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
         """Refuse a loss for which there is no sampler. Costs nothing."""
-        least = self.least_loss(function, pure)
+        least = self.min_loss(function, pure)
         if not least <= nano <= MAX_LOSS:
             raise ConfigError(
                 f"must be in [{least}, 2**50] nano units, got {nano}: noise must stay below 2**40 lattice steps", "loss"
             )
 
-    def least_loss(self, function: Function, pure: bool = False) -> int:
+    def min_loss(self, function: Function, pure: bool = False) -> int:
         """The smallest loss in nano units for which there is a sampler."""
         if pure:
             widest = self._stretch(function) * self.steps_per_unit

@@ -313,7 +313,7 @@ class ReplayNoise(Noise):
         found: int = self.discrete_laplace(scale, 1)[0]
         return found
 
-    def _coins(self, sampler: str, settings: tuple[Any, ...], size: int, sample: Callable[[int], Any]) -> Any:
+    def _random_bits(self, sampler: str, settings: tuple[Any, ...], size: int, sample: Callable[[int], Any]) -> Any:
         """Replay draws that say nothing of any record: those of the neighbor's own record come last, or alone."""
         at = self.tape.at
         if self._apart or (at is not None and [d.sampler for d in self.tape.draws[at : at + 1]] != [sampler]):
@@ -327,31 +327,31 @@ class ReplayNoise(Noise):
         elif len(settings) > 2:
             raise ReplayError("coins of a core are no zCDP: the caller knows what they cost")
         sample = lambda more: self._source.bernoulli(numerators[len(numerators) - more :], denominator)  # noqa: E731
-        found: NDArray[np.bool_] = self._coins("bernoulli", settings, len(numerators), sample)
+        found: NDArray[np.bool_] = self._random_bits("bernoulli", settings, len(numerators), sample)
         return found
 
     def uniform_bits(self, bits: int, size: int) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self._coins(
+        found: NDArray[np.int32] = self._random_bits(
             "uniform_bits", (bits,), size, lambda more: self._source.uniform_bits(bits, more)
         )
         return found
 
     def uniform_integers(self, bound: int, size: int) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._coins(
+        found: NDArray[np.int64] = self._random_bits(
             "uniform_integers", (bound,), size, lambda more: self._source.uniform_integers(bound, more)
         )
         return found
 
     def uniforms(self, size: int) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._coins("uniforms", (), size, self._source.uniforms)
+        found: NDArray[np.float64] = self._random_bits("uniforms", (), size, self._source.uniforms)
         return found
 
     def normals(self, size: int) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self._coins("normals", (), size, self._source.normals)
+        found: NDArray[np.float64] = self._random_bits("normals", (), size, self._source.normals)
         return found
 
     def failures(self, rate: Fraction, size: int) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._coins(
+        found: NDArray[np.int64] = self._random_bits(
             "failures", (rate,), size, lambda more: self._source.failures(rate, more)
         )
         return found

@@ -29,11 +29,11 @@ def compile_exact_counts() -> None:
 
 def compile_counts() -> None:
     """Compile, or load, all counting of friends: exact, within many radii, sampled."""
-    from ..counting.multi_radius import LadderCounts
+    from ..counting.multi_radius import MultiRadiusCounts
     from .speeds import measured_costs
 
     compile_exact_counts()
-    several = LadderCounts(2, [1, 4])
+    several = MultiRadiusCounts(2, [1, 4])
     several.add(0, np.zeros((2, 2)))
     _ = several.view([0]).pairs, several.view([0]).at(0)
     measured_costs(2)

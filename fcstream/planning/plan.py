@@ -19,7 +19,7 @@ from ..config.answers import named, naming, own_section
 from ..config.sections import BudgetSection
 from ..engine.exhaustion import budget_windows, exhaustion_warning, limited_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
-from ..formats.bounds import LONGEST_MESSAGE, most_rows
+from ..formats.bounds import LONGEST_MESSAGE, max_rows
 from ..formats.registry import FORMATS
 from ..ledgers.base import TOTAL_BLOCK
 from ..ledgers.keeping import Keeping, keeping_of
@@ -269,7 +269,7 @@ def message_note(config: Config, job: Job) -> list[str]:
     """Say whether the records of a message are protected each by itself, or the message."""
     if config.source is None:
         return []
-    row, most = FORMATS[config.source.format], most_rows(len(job.schema.features))
+    row, most = FORMATS[config.source.format], max_rows(len(job.schema.features))
     if config.source.records is not None and not row.isolates_elements:
         return [
             f"an element of `source.records` that cannot be read rejects its whole {config.source.format!r} message, "
@@ -306,7 +306,7 @@ def _limit_warnings(config: Config, job: Job) -> list[str]:
     gate = mechanism.gate if isinstance(mechanism, GatedMechanism) else None
     points = "users" if job.terms.unit == "user" else "records"
     if gate is None:
-        if not options.needs_gate(job.terms.unit):
+        if not options.needs_record_gate(job.terms.unit):
             return []
         missing = "`window.max_records`" if options.delta_or_zero else "`release.delta` and `window.max_records`"
         return [

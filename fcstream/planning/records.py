@@ -69,7 +69,7 @@ def read_records(config: Config, path: str) -> list[Batch]:
     return found
 
 
-def made_up_records(config: Config, start_ms: int, windows: int, seed: int) -> Batch:
+def synthetic_records(config: Config, start_ms: int, windows: int, seed: int) -> Batch:
     """Make up the records of some windows: `size_hint` of them in each window, or `USUAL_SIZE`, under every key.
 
     Numbers are normal around the middle of their range. Where an answer has a radius, they spread as `fcstream plan`

@@ -33,7 +33,7 @@ from ..reporting.rehearsal import AnswerErrors, Curve, CurvePoint, NumberErrors,
 from ..runtime.garbage import without_garbage_collection
 from ..stream.user_groups import UserGroups
 from ..stream.windows import Schedule
-from .records import made_up_records
+from .records import synthetic_records
 from .truths import WindowTruth, Yardstick, yardstick_of
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -41,7 +41,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 AXES = ("rho", "length", "radius")
 RUNS, WINDOWS = 10, 24
 """Number of seeds, and largest number of windows, by default."""
-_MADE_UP_START_MS = 1_458_000_000_000  # 2016-03-15T00:00:00Z, where the configuration names no moment
+_SYNTHETIC_START_MS = 1_458_000_000_000  # 2016-03-15T00:00:00Z, where the configuration names no moment
 Progress = Callable[[str, float], object]
 Place = tuple["str | None", int]
 """A window: its key, and its opening in Unix milliseconds."""
@@ -114,7 +114,7 @@ def rehearse(
     base = _in_memory(config)
     if records is None:
         start_ms = _first_open(base.job.schedule, None)
-        records = [made_up_records(base, start_ms, plan.windows, plan.first_seed)]
+        records = [synthetic_records(base, start_ms, plan.windows, plan.first_seed)]
         data = "made-up records"
     times = _usable_times(base.job, records)
     span = _span(base.job.schedule, times, plan.windows)
@@ -205,7 +205,7 @@ def _iso(time_ms: int) -> str:
 def _first_open(schedule: Schedule, first_ms: int | None) -> int:
     """Return the opening of the first window, at the configuration's phase, that holds a moment; None: its own."""
     if first_ms is None:
-        return schedule.start_ms or _MADE_UP_START_MS
+        return schedule.start_ms or _SYNTHETIC_START_MS
     return schedule.start_ms + (first_ms - schedule.start_ms) // schedule.slide_ms * schedule.slide_ms
 
 

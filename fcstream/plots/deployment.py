@@ -52,7 +52,7 @@ _STYLE: dict[str, Any] = {
 }
 _WIDTH = 6.0  # inches: letters stay readable where the page is as narrow as a phone
 _STRONG = STRONG.most
-_MOST = 1e6  # of an epsilon in a picture
+_MAX = 1e6  # of an epsilon in a picture
 
 
 class _Canvas:
@@ -81,7 +81,7 @@ def loss_picture(values: Sequence[tuple[str, float]], name: str, alt: str) -> st
     """
     with _svg(0.9 + 0.42 * len(values), name, alt) as canvas:
         axes = canvas.figure.subplots()
-        finite = [value for _, value in values if 0 < value < _MOST]
+        finite = [value for _, value in values if 0 < value < _MAX]
         low = 10 ** math.floor(math.log10(min([*finite, 1.0]) / 2))
         high = 10 ** math.ceil(math.log10(max([*finite, 10.0]) * 2.5))
         axes.axvspan(low, _STRONG, color=_PANEL, linewidth=0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LATITUDE = {"lat", "latitude"}
 _LONGITUDE = {"lon", "lng", "long", "longitude"}
-_LEAST_COSINE = 0.05  # nearer to a pole nothing is true to scale
+_MIN_COSINE = 0.05  # nearer to a pole nothing is true to scale
 
 
 class Plane(NamedTuple):
@@ -47,7 +47,7 @@ def true_to_scale(axes: Axes, latitudes: Sequence[float], adjustable: Literal["b
     """
     if latitudes and max(map(abs, latitudes)) <= 90:
         middle = (min(latitudes) + max(latitudes)) / 2
-        axes.set_aspect(1 / max(math.cos(math.radians(middle)), _LEAST_COSINE), adjustable=adjustable)
+        axes.set_aspect(1 / max(math.cos(math.radians(middle)), _MIN_COSINE), adjustable=adjustable)
 
 
 def ground(axes: Axes, labels: Sequence[str], plane: Plane, title: str) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..reporting.rehearsal import MADE_UP, NOTICE, AnswerErrors, Curve, Rehearsal
+from ..reporting.rehearsal import NOTICE, SYNTHETIC, AnswerErrors, Curve, Rehearsal
 from .base import picture
 from .drawing import COUNT, REFUSED, TRUTH, VALUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_ANSWERS = 6
+MAX_ANSWERS = 6
 """Largest number of answers that are drawn, a row each; the title says if there are more."""
-MOST_BARS = 8
+MAX_BARS = 8
 """Largest number of numbers of an answer that are drawn: those with the largest errors."""
-LEAST = 0.1
+MIN = 0.1
 """Smaller parts of the error are drawn there."""
-_TICKS = (LEAST, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
+_TICKS = (MIN, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
 _AXIS_NAMES = {"rho": "rho", "length": "length of a window, in seconds", "radius": "radius"}
 _NOISE, _BIAS, _MORE = "noise", "bias", "more noise planned"
 
@@ -36,7 +36,7 @@ def plot_rehearsal(found: Rehearsal, path: str) -> None:
     ConfigError, FcstreamError
         See `picture`.
     """
-    answers, columns = found.answers[:MOST_ANSWERS], 1 + len(found.curves)
+    answers, columns = found.answers[:MAX_ANSWERS], 1 + len(found.curves)
     with picture(path, max(7.0, 3.7 * columns), 1.7 + 2.6 * len(answers), "--output") as figure:
         grid = figure.subplots(len(answers), columns, squeeze=False)
         for place, answer in enumerate(answers):
@@ -50,7 +50,7 @@ def plot_rehearsal(found: Rehearsal, path: str) -> None:
         if len(answers) < len(found.answers):
             notes.append(f"{len(answers)} of {len(found.answers)} answers")
         if found.made_up:
-            notes.append(MADE_UP.partition(":")[0])
+            notes.append(SYNTHETIC.partition(":")[0])
         title = f"rehearsal of stream {found.stream!r}\n{'; '.join(notes)}\n{NOTICE.partition(':')[0].upper()}"
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
         named: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def plot_rehearsal(found: Rehearsal, path: str) -> None:
 def _draw_shares(axes: Axes, answer: AnswerErrors) -> None:
     """Draw how much of the squared error of each number is noise, how much bias, and what was predicted."""
     axes.set_title(f"{answer.name}: {answer.share:.0%} released", loc="left")
-    shown = sorted(answer.numbers, key=lambda each: -each.error)[:MOST_BARS]
+    shown = sorted(answer.numbers, key=lambda each: -each.error)[:MAX_BARS]
     shown = [each for each in answer.numbers if each in shown]
     if not shown:
         axes.set_axis_off()
@@ -104,12 +104,12 @@ def _draw_curve(axes: Axes, curve: Curve, place: int) -> None:
         ([bias for _, _, _, bias in found], TRUTH, _BIAS),
         ([error for _, error, _, _ in found], "black", "error"),
     ):
-        shown = [max(value, LEAST) for value in values]
+        shown = [max(value, MIN) for value in values]
         axes.plot(x, shown, color=color, marker="o", markersize=3.5, linewidth=1.3, label=label, clip_on=False)
     highest = max([1.0, *(error for _, error, _, _ in found)])
-    axes.set_ylim(LEAST, 1.3 * highest)
+    axes.set_ylim(MIN, 1.3 * highest)
     ticks = [tick for tick in _TICKS if tick <= 1.3 * highest]
-    axes.set_yticks(ticks, [f"{tick:g} or less" if tick == LEAST else f"{tick:g}" for tick in ticks], fontsize=7.5)
+    axes.set_yticks(ticks, [f"{tick:g} or less" if tick == MIN else f"{tick:g}" for tick in ticks], fontsize=7.5)
     here = [at[id(point)] for point in curve.points]
     if all(value > 0 for value in here):
         axes.set_xlim(min(here) / 1.2, max(here) * 1.2)

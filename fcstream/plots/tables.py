@@ -165,16 +165,16 @@ def _say_nothing(axes: Axes, series: ReleaseSeries) -> None:
 def _texts(series: ReleaseSeries) -> Table:
     sums: dict[str, float] = {}
     for release in series.released:
-        for text, value in zip(_levels_told(release), release.value or [], strict=True):
+        for text, value in zip(_levels_reported(release), release.value or [], strict=True):
             sums[text] = sums.get(text, 0.0) + float(value)
     names = sorted(sums, key=lambda text: (-sums[text], text))
     shown = names[:MAX_ROWS]
     values = {}
     for release in series.released:
-        told = dict(zip(_levels_told(release), release.value or [], strict=True))
+        told = dict(zip(_levels_reported(release), release.value or [], strict=True))
         values[release.window_open_ms] = [float(told.get(text, math.nan)) for text in shown]
     newest = series.released[-1]
-    told = dict(zip(_levels_told(newest), newest.sigma or [], strict=False))
+    told = dict(zip(_levels_reported(newest), newest.sigma or [], strict=False))
     parts = newest.parts or {}
     return Table(
         list(map(_short, shown)),
@@ -188,7 +188,7 @@ def _texts(series: ReleaseSeries) -> Table:
     )
 
 
-def _levels_told(release: Release) -> list[str]:
+def _levels_reported(release: Release) -> list[str]:
     return list((release.parts or {}).get("levels", []))
 
 

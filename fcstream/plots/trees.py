@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..releases.base import Release
     from ..reporting.series import ReleaseSeries
 
-MOST_PANELS = 6
+MAX_PANELS = 6
 """Windows that are drawn: the latest ones with a value."""
 CELLS = 160
 """Cells of a heat map in each direction."""
@@ -30,7 +30,7 @@ def plot_boxes(series: ReleaseSeries, path: str) -> None:
     The numbers of records of all windows stand below. Boxes of more features lie over each other, and their numbers
     are added up. A number below 0 is drawn as 0.
     """
-    shown, plane = series.released[-MOST_PANELS:], plane_of(series) or Plane(0, 1, False)
+    shown, plane = series.released[-MAX_PANELS:], plane_of(series) or Plane(0, 1, False)
     every = axis_labels(series)
     order = [plane.across, plane.upward][: len(every)]
     labels = [every[j] for j in order]

@@ -18,7 +18,7 @@ BATCH = 256
 """Number of items that are compared at once."""
 _FIRST_TILES, _MAX_TILES = 4, 1024
 _EVERY_LANE = 2**62
-_LEAD_AT, _LEAD_AGAIN = 64, 8
+_PIVOT_AT, _PIVOT_AFTER = 64, 8
 
 
 class Predicate(ABC):
@@ -105,7 +105,7 @@ class _ItemPane:
         self.size = 0
         self.lanes = 0
         self.counts: dict[int, NDArray[np.int32]] = {}
-        self.lead_at = _LEAD_AT
+        self.pivot_at = _PIVOT_AT
 
     def counts_with(self, pane: int) -> NDArray[np.int32]:
         """Return the counts with one pane, one number per lane; they are allocated at first use."""
@@ -210,9 +210,9 @@ class PredicateCounts:
         start = 0
         while start < len(checked):
             held = self._panes.setdefault(pane, _ItemPane())
-            if self._family.led and held.size >= held.lead_at:
+            if self._family.led and held.size >= held.pivot_at:
                 self._set_pivot(pane, held)
-            stop = start + (LANES if self._family.led and held.size < _LEAD_AT else BATCH)
+            stop = start + (LANES if self._family.led and held.size < _PIVOT_AT else BATCH)
             self._is_broken = True
             self._add_batch(pane, held, self._family.rows(checked[start:stop]))
             self._is_broken = False
@@ -298,7 +298,7 @@ class PredicateCounts:
     def _set_pivot(self, pane: int, held: _ItemPane) -> None:
         """Take the item with the most friends so far as the pivot, and store all items again."""
 
-        held.lead_at = _LEAD_AGAIN * held.size
+        held.pivot_at = _PIVOT_AFTER * held.size
         best = int(np.argmax(held.counts_with(pane)[: held.size]))
         chunk = next(chunk for chunk in reversed(held.chunks) if chunk.first <= best)
         self._family.set_pivot(self._family.items(chunk.arrays, best - chunk.first + 1)[-1])

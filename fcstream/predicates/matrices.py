@@ -24,7 +24,7 @@ class _MatrixFamily(Family):
     def __init__(self, dimension: int, limit: float) -> None:
         self._d = dimension
         self._ratio = 1.0 + limit * (1.0 - _MARGIN)
-        self._least = least_eigenvalue(dimension, limit)
+        self._least = min_eigenvalue(dimension, limit)
 
     def check(self, items: object) -> NDArray[np.float64]:
         d = self._d
@@ -63,7 +63,7 @@ class _MatrixFamily(Family):
         threads.run([functools.partial(compare_some, start) for start in range(shares)])
 
 
-def least_eigenvalue(dimension: int, limit: float) -> float:
+def min_eigenvalue(dimension: int, limit: float) -> float:
     """Return the smallest eigenvalue of a correlation matrix for which `MatrixDistance` is reliable.
 
     The error of factoring h X - Y is at most d (d + 4) 2**-53 h in units of the diagonals. It must stay below the
@@ -124,7 +124,7 @@ class MatrixDistance(Predicate):
             raise ConfigError("must be at least 1", "dimension", got=self.dimension)
         if not (math.isfinite(self.limit) and 0 < self.limit <= 2.0**20):
             raise ConfigError("must be in (0, 2**20]", "limit", got=self.limit)
-        if least_eigenvalue(self.dimension, self.limit) >= 0.5:
+        if min_eigenvalue(self.dimension, self.limit) >= 0.5:
             raise ConfigError(
                 f"must be far above rounding, got {self.limit!r} at dimension {self.dimension}: no matrix could be "
                 "decided",

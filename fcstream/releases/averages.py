@@ -23,7 +23,7 @@ from ..errors import ConfigError
 from ..noise.samplers import MAX_VARIANCE, Noise
 from ..stream.lattice import MAX_COORDINATE, sqrt_up
 from ..stream.totals import tile_totals
-from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
+from .floors import FALSE_RELEASE, gaussian_tail, min_gaussian
 
 Start = Callable[[PrivacyLoss], None]
 """Called with the loss of a stage before its first draw; see `Charge.start`."""
@@ -400,7 +400,7 @@ class BallAverage:
     @cached_property
     def smallest(self) -> int:
         """Least noisy count that a value is released for, so that without records hardly ever any part has a value."""
-        return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)
+        return min_gaussian(self.count_variance, FALSE_RELEASE / self.parts)
 
     @property
     def false_release(self) -> float:

@@ -161,7 +161,7 @@ class Forecast:
 
 
 class Counter(Protocol):
-    """Keeps the points of open panes for a mechanism: `FriendCounts`, `BlockCounts`, `LadderCounts`, or another one.
+    """Keeps points of open panes for a mechanism: `FriendCounts`, `BlockCounts`, `MultiRadiusCounts`, or another one.
 
     Its `view` of a closing window is passed to `Mechanism.release` unchanged.
     """

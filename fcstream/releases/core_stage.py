@@ -132,7 +132,7 @@ class CoreStage(MechanismBase):
         return StopSearch(self, self.core, self.size_hint)
 
     @property
-    def least_count(self: CoreMechanism) -> int:
+    def min_count(self: CoreMechanism) -> int:
         """See `StopSearch.least`."""
         return self.stop.least
 

@@ -475,7 +475,7 @@ def description_of(options: Options) -> KindDescription | None:
     return DESCRIPTIONS.get(options.kind if method is None else f"{options.kind}/{method}")
 
 
-def told_of(options: Options) -> KindDescription | None:
+def kind_description(options: Options) -> KindDescription | None:
     """Find the description of a kind and method, in the words of the settings that it was given."""
     found = description_of(options)
     if found is None or not getattr(options, "clips", False):

@@ -19,7 +19,7 @@ from .averages import Start, _no_stages, gaussian_variance
 _ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
 
 
-def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
+def far_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
     """Return how many ordered pairs of n items are not among `pairs`, divided by n, less tolerance times n.
 
     The unit is 2**-10, rounded; the result is 0 for n = 0.
@@ -56,7 +56,7 @@ class DiameterCheck:
     Privacy
     -------
     Protects one item (a point or a tuple), added, removed or replaced, with rho-zCDP, for every symmetric, reflexive
-    predicate that grows with the radius. The sensitivity is that of `strangers_per_point`.
+    predicate that grows with the radius. The sensitivity is that of `far_per_point`.
 
     Source
     ------
@@ -88,7 +88,7 @@ class DiameterCheck:
     def passes(self, pairs: int, n: int, noise: Noise) -> bool:
         """Draw the answer for n points of which `pairs` ordered pairs lie within a radius, a point and itself too."""
         drawn = noise.one_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano))
-        return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
+        return drawn - far_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def gaussian_tail(variance: Fraction, least: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def least_gaussian(variance: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
+def min_gaussian(variance: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
     """Smallest number >= 1 that a discrete Gaussian reaches with at most this probability.
 
     Privacy
@@ -74,7 +74,7 @@ def laplace_tail(scale: Fraction, least: int) -> float:
     return max(math.exp(-least * decay) / (1 + math.exp(-decay)) * ROUND_UP, _TINY)
 
 
-def least_laplace(scale: Fraction) -> int:
+def min_laplace(scale: Fraction) -> int:
     """Smallest number >= 1 that a discrete Laplace number reaches with a probability of at most `FALSE_RELEASE`.
 
     Privacy

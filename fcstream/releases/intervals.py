@@ -15,7 +15,7 @@ from .shape import Law, ResultShape
 LEVEL = 0.95
 TWO_SIDED = 1.96
 """Deviations of a normal number within which it lies with probability `LEVEL`."""
-_TOLD: tuple[Law, ...] = ("count", "normal")
+_REPORTED: tuple[Law, ...] = ("count", "normal")
 _EXACT_UP_TO = 1000.0  # a wider discrete Gaussian differs from the normal law by less than 1e-3 of its deviation
 
 
@@ -94,13 +94,13 @@ def with_intervals(shape: ResultShape, answer: ReleaseValues) -> ReleaseValues:
         value, sigma = parts.get(name), parts.get(f"{numbers.stem}_sigma")
         if own not in parts and name in words:
             found[own] = None
-        elif own not in parts and value is not None and sigma is not None and numbers.law in _TOLD:
+        elif own not in parts and value is not None and sigma is not None and numbers.law in _REPORTED:
             found[own] = _of_part(numbers.law, value, sigma)
     window = parts.get("window")
     if isinstance(window, dict) and window.get("sigma") is not None and "interval" not in window:
         law = None if "window" in words else interval_of(shape.value.law, window.get("value"), window["sigma"])
         found["window"] = window | {"interval": law}
-    if "value" not in words and interval is None and shape.value.law in _TOLD:
+    if "value" not in words and interval is None and shape.value.law in _REPORTED:
         interval = interval_of(shape.value.law, answer.value, answer.sigma)
     if words:
         found["no_interval"] = dict(words)

@@ -108,7 +108,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """Whether memory or work of a window grows by more than a constant per record; such a kind needs a gate."""
         return True
 
-    def needs_gate(self, unit: str) -> bool:
+    def needs_record_gate(self, unit: str) -> bool:
         """Return whether the record gate belongs before such a kind, with this unit of privacy."""
         return self.holds_records
 

@@ -358,7 +358,7 @@ def build_gated(
     Specification 10.1; proof 2.7.
     """
     key = "window.max_records"
-    is_needed = options.needs_gate(setting.unit)
+    is_needed = options.needs_record_gate(setting.unit)
     if max_records is not None and not is_needed:
         raise ConfigError(
             f"belongs to kinds that hold a window's records, but {options.kind!r} takes any number of them",
@@ -368,7 +368,7 @@ def build_gated(
     if max_records is not None and not options.delta_or_zero:
         raise ConfigError("needs {delta}, which pays for refusing more, such as 1e-9", key, delta="release.delta")
     if (
-        not options.needs_gate(setting.unit)
+        not options.needs_record_gate(setting.unit)
         or not options.delta_or_zero
         or (max_records is None and options.size_hint is None)
     ):

@@ -17,7 +17,7 @@ NOTICE = (
     "known"
 )
 """Stands in every text, picture and file of a rehearsal."""
-MOST_ROWS = 12
+MAX_ROWS = 12
 """Largest number of numbers of an answer that a text shows one by one; of more, it shows the worst ones."""
 
 
@@ -154,9 +154,9 @@ class AnswerErrors:
         if not self.numbers:
             return lines
         shown = list(self.numbers)
-        if len(shown) > MOST_ROWS:
-            worst = sorted(range(len(shown)), key=lambda i: -shown[i].error)[:MOST_ROWS]
-            lines.append(f"  the {MOST_ROWS} of {len(shown)} numbers with the largest errors")
+        if len(shown) > MAX_ROWS:
+            worst = sorted(range(len(shown)), key=lambda i: -shown[i].error)[:MAX_ROWS]
+            lines.append(f"  the {MAX_ROWS} of {len(shown)} numbers with the largest errors")
             shown = [shown[i] for i in sorted(worst)]
         width = max(len("number"), *(len(each.name) for each in shown))
         head = "".join(f"{title:>12}" for title in ("error", "noise", "bias", "mean error", "+-", "sigma", "plan"))
@@ -299,7 +299,7 @@ class Rehearsal:
             further = many(self.left_out, "further window")
             lines.append(f"{further} of the data {were(self.left_out)} left out: --windows takes more")
         if self.made_up:
-            lines.append(MADE_UP)
+            lines.append(SYNTHETIC)
         if self.rejected:
             lines.append(f"rejected records: {_counts(self.rejected)}")
         for answer in self.answers:
@@ -328,7 +328,7 @@ class Rehearsal:
         }
 
 
-MADE_UP = (
+SYNTHETIC = (
     "the records are made up from the declared ranges: these are the errors of made-up data, and yours may be more "
     "skewed, with other outliers and other sizes of windows"
 )

@@ -12,7 +12,7 @@ from ..runtime.compile_cache import compiled
 
 _SCALE = 4
 _ASK_S = 1.0
-_TOLD_S = 900.0  # seconds that a warning stays after the alarm went off
+_REPORTED_S = 900.0  # seconds that a warning stays after the alarm went off
 _FEW = 40  # a noisy count up to this is taken for 0; it covers the noise of all periods of a year
 _OF_CONTENT = ("broken", "too_large", "slow")  # reasons of refusals that depend on what is sent
 _TOO_LATE = ("late", "window_closed")
@@ -111,7 +111,7 @@ class LateWatch:
         self._ask_at = now + _ASK_S
         if self._alarm.rings():
             self.alarms += 1
-            self._over_at = now + _TOLD_S
+            self._over_at = now + _REPORTED_S
             self._warn(
                 "late",
                 f"about {USUAL} records or more came too late for their windows: raise window.lateness, compare the "
@@ -152,7 +152,7 @@ class RefusalWatch:
         """Count the bodies that were refused since the last call, by reason; asks the alarm once a second."""
         self._alarm.add(sum(refused.get(reason, 0) for reason in _OF_CONTENT))
         now = time.monotonic()
-        self._until |= {name: now + _TOLD_S for name in refused if name not in _OF_CONTENT}
+        self._until |= {name: now + _REPORTED_S for name in refused if name not in _OF_CONTENT}
         if now < self._ask_at:
             return
         self._ask_at = now + _ASK_S
@@ -160,7 +160,7 @@ class RefusalWatch:
         text = f"senders are refused ({', '.join(found)}): each gets the reason as its answer"
         self._warn("refused", text if found else None)
         if self._alarm.rings():
-            self._over_at = now + _TOLD_S
+            self._over_at = now + _REPORTED_S
             self._warn(
                 "refused_bodies",
                 f"about {USUAL} bodies or more were refused as broken, too large or not sent to their end: look at "
@@ -234,7 +234,7 @@ class UnusableWatch:
         used, unusable, late = (bins + self._noise.discrete_laplace(_SCALE, 3)).tolist()
         name = self._kind.replace("unusable", "too_late")
         if late >= USUAL and used <= _FEW:
-            self._over_at = time.monotonic() + max(_TOLD_S, 2 * self._period_s)
+            self._over_at = time.monotonic() + max(_REPORTED_S, 2 * self._period_s)
             self._fault(
                 name,
                 f"hardly any record of the last {self._period_s:g} s came before its window was released, and all "

@@ -219,7 +219,7 @@ class _Compiler(threading.Thread):
         super().__init__(name="fcstream-kernels", daemon=True)
         self._supervisors, self._kinds = supervisors, kinds
         self._error: BaseException | None = None
-        self._is_told = False
+        self._is_reported = False
 
     def run(self) -> None:
         started = time.monotonic()
@@ -231,7 +231,7 @@ class _Compiler(threading.Thread):
             for supervisor in self._supervisors:
                 supervisor.stop()
             return
-        if self._is_told:
+        if self._is_reported:
             where = f"{os.environ[VARIABLE]} ({VARIABLE})" if os.environ.get(VARIABLE) else "this user's cache"
             LOG.info(
                 "compiled in %.0f s; the next start takes it from %s, if that is kept",
@@ -249,8 +249,8 @@ class _Compiler(threading.Thread):
             raise error
 
     def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             LOG.info(
                 "what windows need is compiled for this processor, once, in up to a minute: no window is closed "
                 "meanwhile, and what comes is kept"

@@ -71,17 +71,17 @@ class SessionLeases:
     def __init__(self, url: str, stream: str) -> None:
         self.is_shared = is_shared(url)
         self._url, self._stream = url, stream
-        self._lead: PostgresLease | None = None
+        self._held_lease: PostgresLease | None = None
 
     def open(self) -> PostgresLease:
         """Make the lease of a new session; it is not acquired yet."""
         from ..ledgers.postgres.leader import PostgresLease
 
-        self._lead = PostgresLease(self._url, self._stream)
-        return self._lead
+        self._held_lease = PostgresLease(self._url, self._stream)
+        return self._held_lease
 
     def bind(self, config: Config) -> Config:
         """Return the configuration with a ledger that writes nothing once another process holds the lease."""
-        if self._lead is None or config.ledger is None:
+        if self._held_lease is None or config.ledger is None:
             return config
-        return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))
+        return replace(config, ledger=replace(config.ledger, url=self._held_lease.bind(config.ledger.url)))

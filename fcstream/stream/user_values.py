@@ -82,7 +82,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
         if len(names) == 0 or window in self._flooded:
             return
         users = self._windows.setdefault(window, {})
-        begin, at = hashlib.blake2b(digest_size=16, key=self._secret).copy, _stamp(window)
+        begin, at = hashlib.blake2b(digest_size=16, key=self._secret).copy, _window_bytes(window)
         for name, text in dict.fromkeys(zip(names.tolist(), points.tolist(), strict=True)):
             chosen = users.get(name)
             if chosen is None:
@@ -98,7 +98,7 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
         """Return the keys (n,) of a window's users, ascending, and a tuple of texts (n,) of each, None if flooded."""
         if window in self._flooded:
             return np.empty(0, f"S{KEY_BYTES}"), None
-        users, skip = self._windows.get(window, {}), len(_stamp(window))
+        users, skip = self._windows.get(window, {}), len(_window_bytes(window))
         if secret == self._secret:
             found = b"".join(chosen.prefix[skip:] for chosen in users.values())
         else:
@@ -123,5 +123,5 @@ class UserValues(UserWindows[dict[str, _Chosen]]):
         self.add(window, as_objects(each), np.zeros(len(each), np.int64), as_objects([t for own in texts for t in own]))
 
 
-def _stamp(window: int) -> bytes:
+def _window_bytes(window: int) -> bytes:
     return window.to_bytes(8, "big", signed=True)

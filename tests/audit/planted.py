@@ -234,8 +234,8 @@ FAULTS = [
     Fault(
         "a text of one record is told a little too often",
         "releases/statistics/frequent.py",
-        "return 1 + least_gaussian(",
-        "return least_gaussian(",
+        "return 1 + min_gaussian(",
+        "return min_gaussian(",
         (THRESHOLD, f"{FREQUENT}[event, a new text]"),
     ),
     Fault(
@@ -1029,7 +1029,7 @@ FAULTS = [
     Fault(
         "windows without records with a value once in 750",
         "releases/averages.py",
-        "return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)",
+        "return min_gaussian(self.count_variance, FALSE_RELEASE / self.parts)",
         "return max(1, math.ceil(3 * math.sqrt(self.count_variance)))",
         ("statistical/test_empty_windows.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
         quick=True,
@@ -1037,7 +1037,7 @@ FAULTS = [
     Fault(
         "quantiles of an empty window",
         "releases/statistics/quantiles.py",
-        "return max(least_gaussian(self.variance), math.ceil(max(needed)))",
+        "return max(min_gaussian(self.variance), math.ceil(max(needed)))",
         "return max(1, math.ceil(3 * math.sqrt(self.variance)))",
         ("statistical/test_empty_windows.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
     ),

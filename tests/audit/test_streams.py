@@ -103,7 +103,7 @@ def test_unit_stream_with_savings_at_the_gate_of_a_core():
         "release": {"rho": 0.5, "size_hint": 120},
         "budget": {"rho": 1.5, "savings": "even"},
     }
-    least = Config.from_mapping(sample(**shape)).job.answers[0].mechanism.inner.least_count
+    least = Config.from_mapping(sample(**shape)).job.answers[0].mechanism.inner.min_count
     points = rows(max(1, least), 1, CENTER)
     base = [(np.full(len(points), 10_000 * k), points, {}) for k in range(3)]
 

@@ -24,7 +24,7 @@ from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.connectors import dead_letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
-from fcstream.connectors.files import MIN_LETTER_BYTES, DeadLetters
+from fcstream.connectors.files import MIN_DEAD_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Rejection
 from fcstream.formats.payloads import decoder_for
@@ -182,7 +182,7 @@ def test_a_dead_letter_sink_that_is_away_is_reported_and_losses_are_counted(requ
 
 
 def test_dead_letters_in_files_keep_to_their_limit_and_hold_the_newest(tmp_path):
-    path, most = tmp_path / "dead.jsonl", MIN_LETTER_BYTES
+    path, most = tmp_path / "dead.jsonl", MIN_DEAD_LETTER_BYTES
     with contextlib.closing(DeadLetters(str(path), most)) as dead_letters:
         for start in range(0, 60_000, 3_000):
             dead_letters.write([Rejection("out_of_range", start + i, "temperature") for i in range(3_000)])

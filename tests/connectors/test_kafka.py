@@ -150,7 +150,7 @@ def test_topics_partitions_and_tombstones(kafka_broker):
         assert bodies_of(first) == [topic.encode(), *[b"more"] * 10]
         assert np.concatenate([chunk.offsets for chunk in first]).tolist() == list(range(11))
         assert bodies_of(chunk for chunk in chunks if chunk.partition == f"{topic}:1")[0] == b""
-    assert source.stamp_kind in ("CreateTime", "LogAppendTime")
+    assert source.timestamp_kind in ("CreateTime", "LogAppendTime")
     assert all(chunk.timestamps_ms.flags.c_contiguous and chunk.timestamps_ms.dtype == np.int64 for chunk in chunks)
     assert source.poll(1, 0) == []
     assert source.generation == 0

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 RUNS = 40
 N = 4000
-LEAST = 0.9
+MIN = 0.9
 _draw = np.random.default_rng(7)
 COLUMNS = {  # records, and the range that a user would declare
     "t(5)": (np.clip(_draw.standard_t(5, N), -20, 20), (-20, 20)),
@@ -52,8 +52,8 @@ def test_variances(name, rho):
     values, (low, high) = COLUMNS[name]
     told = {"rho": rho, "delta": 1e-8, "size_hint": N, "step": 1e-3, "bounds": (low, high), "radius": high - low}
     answers = [fcstream.private_variance(values[:, None], noise=noise(seed), **told) for seed in range(RUNS)]
-    assert share([each.interval for each in answers], [values.var()]) >= LEAST
-    assert share([each.parts["mean_interval"] for each in answers], [values.mean()]) >= LEAST
+    assert share([each.interval for each in answers], [values.var()]) >= MIN
+    assert share([each.parts["mean_interval"] for each in answers], [values.mean()]) >= MIN
 
 
 @pytest.mark.parametrize("names", [("t(5)", "exponential"), ("exponential", "Pareto"), ("t(5)", "Boolean")], ids=str)
@@ -65,12 +65,12 @@ def test_covariances_and_what_follows_from_them(names):
     told = {"rho": 1.0, "size_hint": N, "step": 1e-3, "bounds": bounds, "target": 1}
     answers = [fcstream.private_covariance(rows, noise=noise(seed), **told) for seed in range(RUNS)]
     matrix = np.cov(rows.T, bias=True)
-    assert share([flat(each.interval) for each in answers], matrix.ravel()) >= LEAST
+    assert share([flat(each.interval) for each in answers], matrix.ravel()) >= MIN
     parts = [each.parts for each in answers]
-    assert share([each["mean_interval"] for each in parts], rows.mean(axis=0)) >= LEAST
+    assert share([each["mean_interval"] for each in parts], rows.mean(axis=0)) >= MIN
     r, slope = np.corrcoef(rows.T)[0, 1], matrix[0, 1] / matrix[0, 0]
-    assert share([[each["correlation_interval"][0][1]] for each in parts], [r]) >= LEAST
-    assert share([[each["coefficient_interval"]["x0"]] for each in parts], [slope]) >= LEAST
+    assert share([[each["correlation_interval"][0][1]] for each in parts], [r]) >= MIN
+    assert share([[each["coefficient_interval"]["x0"]] for each in parts], [slope]) >= MIN
 
 
 @pytest.mark.parametrize("rho", [0.02, 0.5, 1.0, 2.0])
@@ -96,7 +96,7 @@ def test_totals_and_their_windows(rho):
             totals.append((each.interval[0], 50.0 * (k + 1)))
             windows.append((each.parts["window"]["interval"][0], 50.0))
     for found in (totals, windows):
-        assert np.mean([low <= true <= high for (low, high), true in found]) >= LEAST
+        assert np.mean([low <= true <= high for (low, high), true in found]) >= MIN
 
 
 @pytest.mark.parametrize("rho", [0.1, 20.0])

@@ -14,7 +14,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.planning.plan import plan
 from fcstream.releases.averages import BallAverage
-from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace
+from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, min_gaussian, min_laplace
 
 WITHOUT = {"count", "sum", "total", "histogram", "marginals"}
 NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance/friendly"}
@@ -34,7 +34,7 @@ def test_tails_are_those_of_the_discrete_gaussian(variance):
         scale = mpmath.mpf(2) * Fraction(variance).numerator / Fraction(variance).denominator
         weights = [mpmath.exp(-(mpmath.mpf(k) ** 2) / scale) for k in range(int(45 * variance**0.5) + 2)]
         whole = 2 * mpmath.fsum(weights) - 1
-        for least in {1, 2, int(3 * variance**0.5) + 1, least_gaussian(Fraction(variance))}:
+        for least in {1, 2, int(3 * variance**0.5) + 1, min_gaussian(Fraction(variance))}:
             exact = mpmath.fsum(weights[least:]) / whole
             assert exact <= gaussian_tail(Fraction(variance), least) <= exact * (1 + mpmath.mpf("1e-8"))
 
@@ -45,14 +45,14 @@ def test_tails_are_those_of_the_discrete_gaussian(variance):
 @pytest.mark.parametrize("parts", [1, 7])
 def test_the_gate_is_the_smallest_that_holds(variance, parts):
     chance = FALSE_RELEASE / parts
-    least = least_gaussian(variance, chance)
+    least = min_gaussian(variance, chance)
     assert gaussian_tail(variance, least) <= chance
     assert least == 1 or gaussian_tail(variance, least - 1) > chance
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 50), Fraction(1), Fraction(7, 2), Fraction(10**6), Fraction(2**40)])
 def test_the_gate_of_laplace_noise_is_the_smallest_that_holds(scale):
-    least = least_laplace(scale)
+    least = min_laplace(scale)
     assert laplace_tail(scale, least) <= FALSE_RELEASE
     assert least == 1 or laplace_tail(scale, least - 1) > FALSE_RELEASE
     with mpmath.workdps(30):
@@ -110,14 +110,14 @@ def test_what_is_stated_is_where_the_gate_opens(name):
             gaussian_tail(mechanism.average.count_variance, mechanism.average.smallest),
         )
     elif name == "points/cells":
-        least = 2**14 * mechanism.least_count - 2**13
-        least += mechanism.least_count % 2  # a half is rounded to an even number
-        tail = gaussian_tail(mechanism.variances[0], 2**14 * mechanism.least_count - 2**13)
+        least = 2**14 * mechanism.min_count - 2**13
+        least += mechanism.min_count % 2  # a half is rounded to an even number
+        tail = gaussian_tail(mechanism.variances[0], 2**14 * mechanism.min_count - 2**13)
     elif name == "quantiles":
-        least, tail = mechanism.least_count, gaussian_tail(mechanism.variance, mechanism.least_count)
+        least, tail = mechanism.min_count, gaussian_tail(mechanism.variance, mechanism.min_count)
     else:
         law = laplace_tail if mechanism.is_pure else gaussian_tail
-        least, tail = mechanism.least_count, law(mechanism.scales(0).records, mechanism.least_count)
+        least, tail = mechanism.min_count, law(mechanism.scales(0).records, mechanism.min_count)
     assert mechanism.false_release == tail
     for drawn, reason in ((least, None), (least - 1, "too_few")):
         assert mechanism.release(view, Paid(), Draws(drawn)).reason == reason

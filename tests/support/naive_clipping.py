@@ -8,17 +8,17 @@ from fcstream.releases.averages import norm_quantile
 
 from .naive_zooming import bins_of, clipped, variance_for
 
-MOST = 2**53 - 1
+MAX = 2**53 - 1
 
 
 def bounds_of(radius_squared, d):
     fine, top = max(1, math.ceil(math.sqrt(d / 30))), 2 * math.sqrt(radius_squared)
     found = [math.floor(max(1.0, top / 1.25 ** (24 - k / fine)) ** 2) for k in range(24 * fine + 1)]
     k = 1
-    while (top * 2**k) < math.isqrt(MOST):
+    while (top * 2**k) < math.isqrt(MAX):
         found.append(math.floor((top * 2**k) ** 2))
         k += 1
-    return [min(bound, MOST) for bound in found]
+    return [min(bound, MAX) for bound in found]
 
 
 def reach_of(bins, edges, variance, unit, sure=4, far=4):
@@ -111,7 +111,7 @@ def mean_of_all(mechanism, points, noise):
         low, high = max(box.low[0], center[0] - reach), min(box.high[0], center[0] + reach)
         place = [math.floor((low + high) / 2)]
         radius = high - place[0]
-    square = min(max(math.ceil(radius), 1) ** 2, MOST)
+    square = min(max(math.ceil(radius), 1) ** 2, MAX)
     both = parts["whole"] + last
     together = [one * math.sqrt(parts["whole"] / both) for one in own]
     if math.sqrt(sum(x * x for x in together) / d) <= 2 * math.sqrt(square * RHO_UNIT / (2 * last)) / count:

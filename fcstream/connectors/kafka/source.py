@@ -61,7 +61,7 @@ class KafkaSource(Source):
 
     Attributes
     ----------
-    stamp_kind : str or None
+    timestamp_kind : str or None
         Whose clock timestamped the last messages: ``LogAppendTime`` (the brokers'), ``CreateTime`` (the producers'),
         ``mixed`` or ``none`` (timestamps are -1 then: a format before Kafka 0.10); None before the first.
 
@@ -113,7 +113,7 @@ class KafkaSource(Source):
             settings["group.instance.id"] = instance
         self._cluster = KafkaConnection(address, name, patience_s, SourceError)
         address.finish()
-        self.stamp_kind: str | None = None
+        self.timestamp_kind: str | None = None
         self._generation = -1  # until the first assignment
         self._names: dict[tuple[str, int], str] = {}  # partitions of this consumer
         self._is_assigned = False
@@ -142,7 +142,7 @@ class KafkaSource(Source):
     @property
     def timestamps_are_brokers(self) -> bool:
         """Return whether the last messages had the brokers' timestamps."""
-        return self.stamp_kind == "LogAppendTime"
+        return self.timestamp_kind == "LogAppendTime"
 
     @property
     def share(self) -> PartitionAssignment | None:
@@ -346,9 +346,9 @@ class KafkaSource(Source):
 
     def _set_timestamp_kind(self, kinds: set[int]) -> None:
         kind = ("none", "CreateTime", "LogAppendTime")[min(kinds)] if len(kinds) == 1 else "mixed"
-        if kind not in ("LogAppendTime", self.stamp_kind):
+        if kind not in ("LogAppendTime", self.timestamp_kind):
             LOG.warning("%s: producers choose the arrival times: see message.timestamp.type", self._cluster.location)
-        self.stamp_kind = kind
+        self.timestamp_kind = kind
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Note partitions that are given in addition to those that stay."""

@@ -200,7 +200,9 @@ class PostgresTables:
         looser = [each for each in known.values() if not each.is_retired and not has_caps(each.terms, terms)]
         if looser:
             total = sum_of(self._spent_in_all(name) for name in known)
-            check_caps(self._location, terms, sum_of(most_spent(self._db, self._schema, name) for name in known), total)
+            check_caps(
+                self._location, terms, sum_of(largest_spent(self._db, self._schema, name) for name in known), total
+            )
         for found in looser:
             log_tightened(self._location, found.terms, terms)
             self._set_terms(found, tightened_in_group(found.terms, terms))
@@ -294,7 +296,7 @@ class PostgresTables:
     def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
         stream = found.terms.stream
-        spent = most_spent(self._db, self._schema, stream)
+        spent = largest_spent(self._db, self._schema, stream)
         check_caps(self._location, wanted, spent, self._spent_in_all(stream))
         self._set_terms(found, wanted)
 
@@ -335,7 +337,7 @@ def checked_window(location: str, columns: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def most_spent(db: Connection, schema: str, stream: str) -> PrivacyLoss:
+def largest_spent(db: Connection, schema: str, stream: str) -> PrivacyLoss:
     """Return the largest loss spent by any block of a stream, the block of the total excluded."""
     query = (
         f"SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM {schema}.blocks WHERE stream = %s AND block <> %s"

@@ -108,7 +108,7 @@ class SQLiteLedger:
             self._file = LedgerFile.share(path, self, create=create, name=name)
         else:
             self._file = beside._file
-            self._file.share_again(self)
+            self._file.add_guest(self)
         self._closed = False
 
     @property
@@ -342,7 +342,7 @@ class SQLiteLedger:
         if found is not None and found.state != "charged":
             return ChargeResult(request.window, self._public_spent(tables, request))
         if found is not None:
-            return self._charge_again(tables, request, found)
+            return self._charge_redraw(tables, request, found)
         elsewhere, held = self._elsewhere(), self._own_blocks(tables, request)
         names, refusal = blocks_to_charge(self.terms, request, held, elsewhere)
         if refusal is not None:
@@ -369,7 +369,7 @@ class SQLiteLedger:
         tables.put_window(None, row)
         tables.append("charge", key, loss, names, b"")
 
-    def _charge_again(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
+    def _charge_redraw(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
         """Answer for a window that was charged before a crash: one more draw under the same charge, and no third."""
         window, spent = request.window, self._public_spent(tables, request)
         if found.draws >= 2:

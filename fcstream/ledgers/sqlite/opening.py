@@ -201,7 +201,7 @@ class Opening:
         looser = [tables for tables in live if not has_caps(tables.terms, terms)]
         if looser:
             total = sum_of(tables.block(TOTAL_BLOCK) for tables in known.values())
-            spent = sum_of(tables.most_spent() for tables in known.values())
+            spent = sum_of(tables.largest_spent() for tables in known.values())
             check_caps(self._path, terms, spent, total)
         for tables in looser:
             self._check_unused(tables)

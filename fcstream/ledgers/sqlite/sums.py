@@ -58,7 +58,7 @@ class StreamSums:
     ----------
     marks : int
         Sum of the rows' marks.
-    most_rho, most_delta : int
+    max_rho, max_delta : int
         The largest loss of any block, the block of the total excluded.
     newest, newest_pane : tuple of float, float
         No window, and no pane, opens later.
@@ -71,8 +71,8 @@ class StreamSums:
     """
 
     marks: int = 0
-    most_rho: int = 0
-    most_delta: int = 0
+    max_rho: int = 0
+    max_delta: int = 0
     newest: tuple[float, float] = (-inf, -inf)
     newest_pane: float = -inf
     sealed: WindowRow | None = None
@@ -109,7 +109,7 @@ def stream_sums(file: LedgerFile, path: str, number: int) -> StreamSums:
     return found.get(number) or StreamSums()
 
 
-def most_of(file: LedgerFile, number: int) -> PrivacyLoss:
+def max_spent_of(file: LedgerFile, number: int) -> PrivacyLoss:
     """Return the largest loss of any block of a stream, the block of the total excluded."""
     file.write()
     if file.most is None:
@@ -141,7 +141,7 @@ def _add_blocks(db: sqlite3.Connection, path: str, which: str, found: defaultdic
         sums.marks += marked
         sums.newest_pane = max(sums.newest_pane, pane_of(block))
         if block != TOTAL_BLOCK:
-            sums.most_rho, sums.most_delta = max(sums.most_rho, rho), max(sums.most_delta, delta)
+            sums.max_rho, sums.max_delta = max(sums.max_rho, rho), max(sums.max_delta, delta)
 
 
 def _add_windows(db: sqlite3.Connection, path: str, which: str, found: defaultdict[int, StreamSums]) -> None:

@@ -21,7 +21,7 @@ from ..files import LedgerFile
 from ..hash_chain import MASK, mark, state_mark
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_caps, tightened
-from .sums import StreamSums, WindowRow, most_of, pane_of, stream_sums
+from .sums import StreamSums, WindowRow, max_spent_of, pane_of, stream_sums
 
 TABLES = """
 CREATE TABLE streams (
@@ -47,7 +47,7 @@ CREATE TABLE states (
     body BLOB NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (stream, answer, epoch_ms, open_ms)) WITHOUT ROWID;
 """
 _FEW_WINDOWS = 1024  # that memory holds of one stream; and blocks
-_LEAST_TAIL = 20  # rows of the journal that are checked at least when one of many streams is opened
+_MIN_TAIL = 20  # rows of the journal that are checked at least when one of many streams is opened
 _WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows WHERE stream = ?"
 _BLOCK = "SELECT block, rho, delta, mark FROM blocks WHERE stream = ?"
 _COLUMNS = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM"
@@ -192,7 +192,7 @@ class StreamTables:
         if [seq for (seq,) in indexed] != sorted(sums.waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
         streams = self._file.db.execute("SELECT count(*) FROM streams").fetchone()[0]
-        start = max(0, self.head.seq - max(_LEAST_TAIL, hash_chain.TAIL // streams))
+        start = max(0, self.head.seq - max(_MIN_TAIL, hash_chain.TAIL // streams))
         if start:
             self._linked(0)
         for _ in self.journal(start):
@@ -214,19 +214,19 @@ class StreamTables:
     def _adopt_sums(self, sums: StreamSums) -> None:
         """Keep in memory what the rows add up to."""
         self._newest, self._newest_pane, self._sealed = sums.newest, sums.newest_pane, (sums.sealed,)
-        self._most = PrivacyLoss(sums.most_rho, sums.most_delta)
+        self._most = PrivacyLoss(sums.max_rho, sums.max_delta)
         self._counted = set(self._open_blocks)
 
     def tighten(self, wanted: Terms) -> None:
         """Adopt stricter caps and record them in the hash chain."""
         self.check()
-        check_caps(self.path, tightened(self.terms, wanted), self.most_spent(), self.block(TOTAL_BLOCK))
+        check_caps(self.path, tightened(self.terms, wanted), self.largest_spent(), self.block(TOTAL_BLOCK))
         self.adopt(tightened(self.terms, wanted))
 
-    def most_spent(self) -> PrivacyLoss:
+    def largest_spent(self) -> PrivacyLoss:
         """Return what the most charged block has spent."""
         sums = self._sums()
-        return PrivacyLoss(sums.most_rho, sums.most_delta)
+        return PrivacyLoss(sums.max_rho, sums.max_delta)
 
     def _sums(self) -> StreamSums:
         return stream_sums(self._file, self.path, self.number)
@@ -418,7 +418,7 @@ class StreamTables:
     def max_spent_of_all(self) -> PrivacyLoss:
         """Return the largest loss spent by any block, the block of the total excluded."""
         if self._most is None:
-            self._most, self._counted = most_of(self._file, self.number), set(self._open_blocks)
+            self._most, self._counted = max_spent_of(self._file, self.number), set(self._open_blocks)
         return max_loss([self._most, *(spent for spent, _ in self._open_blocks.values())])
 
     def settings(self) -> dict[str, str]:

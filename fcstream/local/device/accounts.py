@@ -147,11 +147,11 @@ class Accounts:
         for query, round, digest, pure, rows in change.get("charge", ()):
             self._charge(change["at"], (query, round), digest, pure, rows)
         for query, round, devices in change.get("again", ()):
-            self._draw_again(query, round, devices)
+            self._redraw(query, round, devices)
         for query, round, rows in change.get("seal", ()):
             self._seal(query, round, rows)
 
-    def _draw_again(self, query: str, round: int, devices: Any) -> None:
+    def _redraw(self, query: str, round: int, devices: Any) -> None:
         entries = self.kept[query].entries
         for device in devices:
             entry = entries[device, round]

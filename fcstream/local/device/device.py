@@ -176,7 +176,7 @@ class LocalFilter:
         self._check_metric(question.kind, fit.metric)
         if before is not None:
             return refused("interrupted", ask) if before.draws > 1 else (component, None)
-        charge = self._spend(ask, question, component.space, fit.least_loss)
+        charge = self._spend(ask, question, component.space, fit.min_loss)
         return charge if isinstance(charge, bytes) else (component, charge)
 
     def _reply_before(self, ask: Ask, question: QuestionCheck, before: AnswerState | None) -> bytes | None:

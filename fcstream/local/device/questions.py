@@ -19,14 +19,14 @@ class Fit(NamedTuple):
     ----------
     reason : str or None
         Why it must be refused.
-    least_loss : int
+    min_loss : int
         The smallest loss in nano units for which there is noise.
     metric : dict
         What distance 1 is in the space.
     """
 
     reason: str | None
-    least_loss: int
+    min_loss: int
     metric: dict[str, Any]
 
 
@@ -63,7 +63,7 @@ class QuestionCheck:
         known = self._fits.get(id(space))
         if known is None:
             reason = self._reason(space)
-            least = 0 if reason or self.function is None else space.least_loss(self.function, self._pure)
+            least = 0 if reason or self.function is None else space.min_loss(self.function, self._pure)
             known = self._fits[id(space)] = space, Fit(reason, least, space.metric)
         return known[1]
 

@@ -15,7 +15,7 @@ from ..trees.points import weighted_points
 
 ROWS = 4000
 """Rows that stand for a window's records."""
-LEAST, MOST = 0.005, 0.12
+MIN, MAX = 0.005, 0.12
 """Shares of the records that lie in the parts of others: below, clusters count as apart; above, they are too mixed."""
 COARSE = 0.11
 """Share of the variance within parts that lies within the tree's boxes, above which these do not show shapes."""
@@ -23,7 +23,7 @@ DOUBT = 0.0035
 """Largest product of both shares: the more clusters overlap, the finer boxes must be."""
 ROUNDS = 100
 _GAIN = 1e-7  # of the mean log-likelihood, with which rounds end
-_LEAST_VARIANCE = 1 / 12  # of a coordinate that is rounded to the lattice
+_MIN_VARIANCE = 1 / 12  # of a coordinate that is rounded to the lattice
 
 Floats = NDArray[np.float64]
 
@@ -73,9 +73,9 @@ def overlapping(tree: Tree, centers: Floats, parts: Mixture, noise: Noise) -> Mi
     """
     _, weights, spreads = weighted_points(tree, 1)
     whole = parts.weights @ np.trace(parts.covariances, axis1=1, axis2=2)
-    coarse = np.average(spreads, weights=weights) / max(whole, _LEAST_VARIANCE)
+    coarse = np.average(spreads, weights=weights) / max(whole, _MIN_VARIANCE)
     away = outside(centers, parts)
-    if not LEAST <= away <= MOST or coarse > min(COARSE, DOUBT / away):
+    if not MIN <= away <= MAX or coarse > min(COARSE, DOUBT / away):
         return None
     rows = draw_rows(tree, ROWS, noise)
     labels = ((rows[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
@@ -117,7 +117,7 @@ def outside(centers: Floats, parts: Mixture) -> float:
 def _power(matrix: Floats, exponent: float) -> Floats:
     """Return a power of a covariance matrix, whose variances are at least those of rounding."""
     values, vectors = np.linalg.eigh(matrix)
-    powered: Floats = (vectors * np.maximum(values, _LEAST_VARIANCE) ** exponent) @ vectors.T
+    powered: Floats = (vectors * np.maximum(values, _MIN_VARIANCE) ** exponent) @ vectors.T
     return powered
 
 
@@ -149,7 +149,7 @@ def _maximized(rows: Floats, masses: Floats, start: Mixture) -> Mixture:
 def _log_density(rows: Floats, mean: Floats, covariance: Floats) -> Floats:
     """Return the log-density of a Gaussian at some rows, but for a constant."""
     values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, _LEAST_VARIANCE)
+    values = np.maximum(values, _MIN_VARIANCE)
     places = (rows - mean) @ vectors
     found: Floats = -0.5 * ((places * places / values).sum(axis=1) + np.log(values).sum())
     return found

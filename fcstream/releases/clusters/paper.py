@@ -29,7 +29,7 @@ from .tuples import MatchCheck
 
 _FINE = 64  # lattice of the Laplace noise of a test
 _SHARES = (0.55, 0.6, 0.65, 0.7, 0.75, 0.8)  # of a test's epsilon for its counts
-_MOST_POSITIONS = 40
+_MAX_POSITIONS = 40
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def plan_laplace(tuples: int, epsilon: float, delta: float, beta: float = BETA) 
     Specification 6.9; proof 7.6; ours: m and the shares by trying.
     """
     slip = delta / (1 + math.exp(epsilon))
-    for m in range(2, min(_MOST_POSITIONS, tuples)):
+    for m in range(2, min(_MAX_POSITIONS, tuples)):
         for share in _SHARES:
             second = math.log1p(tuples / m * math.expm1(epsilon * (1 - share))) * (1 - 1e-9)
             try:

@@ -255,7 +255,7 @@ def chance_of(average: TupleMethod, size: int) -> float:
         return math.nan  # for reference: it has no forecast
     if size < MIN_PER_CENTER * average.k * average.tuples:
         return 0.0
-    return average.forecast(0.0, average.least_count)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
+    return average.forecast(0.0, average.min_count)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
 
 
 ALL_AGREE = " in k equal clusters that all shards find"
@@ -276,7 +276,7 @@ def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[st
     """
     if isinstance(average, TupleAverage):
         shares = [0.0, *(_share_at(average, chance) for chance in (0.95, 0.05))]
-        chances = [average.forecast(share, average.least_count)[0] for share in shares]
+        chances = [average.forecast(share, average.min_count)[0] for share in shares]
     elif isinstance(average, TwoCores):
         return "", []  # for reference: it has no forecast
     else:
@@ -295,5 +295,5 @@ def _share_at(average: TupleAverage, chance: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if average.forecast(middle, average.least_count)[0] >= chance else (low, middle)
+        low, high = (middle, high) if average.forecast(middle, average.min_count)[0] >= chance else (low, middle)
     return low

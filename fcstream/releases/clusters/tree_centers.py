@@ -17,14 +17,14 @@ from ...stream.lattice import MAX_RADIUS_SQUARED
 from ..averages import MIN_NANO, BallAverage, Start, in_parts
 from ..core_stage import normal_above
 from ..trees.growing import PublicBox, Tree, TreeMechanism
-from ..trees.points import MOST_CHOSEN, choose_k, k_means, reaches, weighted_points
+from ..trees.points import MAX_CHOSEN, choose_k, k_means, reaches, weighted_points
 from .found import ClusterCenters
 
 COUNT_SHARE, POINT_SHARE = 0.42, 0.18
 """Shares of rho of the tree's counts and of its points; the Lloyd step has the rest."""
 LLOYD_COUNTS = 0.2
 """Share of the Lloyd step's rho that its counts have; its sums have the rest."""
-MOST_CLUSTERS = 256
+MAX_CLUSTERS = 256
 """So many clusters are found within seconds on a tree of any size."""
 REACHED, SLACK = 0.99, 1.3
 """In the Lloyd step a cluster's ball holds this share of its points' weight, and is so many times as wide."""
@@ -111,7 +111,7 @@ class TreeParts:
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0: `TreeMechanism`, then a subclass spends what is
     left of rho on parts around released centers, of which a record is in one. A noisy number of records below
-    `least_count` is refused (``too_few``) after the first level, the rest is refunded.
+    `min_count` is refused (``too_few``) after the first level, the rest is refunded.
 
     Source
     ------
@@ -126,9 +126,9 @@ class TreeParts:
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
             raise ConfigError("must be at least 1", "release.k", got=self.k)
-        if self.k is not None and self.k > MOST_CLUSTERS:
+        if self.k is not None and self.k > MAX_CLUSTERS:
             raise ConfigError(
-                f"must be at most {MOST_CLUSTERS} for a tree",
+                f"must be at most {MAX_CLUSTERS} for a tree",
                 "release.k",
                 got=self.k,
                 remedy="ask for fewer, or by another `method`",
@@ -160,9 +160,9 @@ class TreeParts:
         return self.rho_nano - self.tree.loss.rho_nano
 
     @property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least noisy number of records for which clusters are released."""
-        return self.tree.least_count
+        return self.tree.min_count
 
     @property
     def false_release(self) -> float:
@@ -170,7 +170,7 @@ class TreeParts:
 
     def chance(self, size: int) -> float:
         """Return the probability that a window of `size` records is answered."""
-        return normal_above((self.least_count - 0.5 - size) / math.sqrt(self.tree.variance))
+        return normal_above((self.min_count - 0.5 - size) / math.sqrt(self.tree.variance))
 
     def inside(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return those of some lattice points (n, d) that count."""
@@ -213,7 +213,7 @@ class TreeClustering(TreeParts):
     def average(self) -> BallAverage:
         """The average of each part in the Lloyd step."""
         count = max(1, int(self.left_nano * LLOYD_COUNTS))
-        return BallAverage(max(MIN_NANO, self.left_nano - count), count, self.k or MOST_CHOSEN)
+        return BallAverage(max(MIN_NANO, self.left_nano - count), count, self.k or MAX_CHOSEN)
 
     def find(self, points: NDArray[np.float64], noise: Noise, start: Start) -> ClusterCenters:
         """Find centers of lattice points (n, d), which are clamped to the box in place; `start` precedes each stage."""

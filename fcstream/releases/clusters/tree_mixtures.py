@@ -16,7 +16,7 @@ from ..averages import BallAverage, Start, check_noise, in_parts
 from ..base import Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext
 from ..trees.growing import PublicBox
-from ..trees.points import MOST_CHOSEN
+from ..trees.points import MAX_CHOSEN
 from .mixtures import ClusterMixture, ComponentLearner, mixture_in_user_units, mixture_of
 from .overlaps import Mixture, overlapping
 from .pipeline import nearest_labels
@@ -57,7 +57,7 @@ class TreeMixture(TreeParts):
         return self._learner(1).average
 
     def _learner(self, radius_squared: int) -> ComponentLearner:
-        return ComponentLearner(self.left_nano, self.box.dimension, radius_squared, self.k or MOST_CHOSEN)
+        return ComponentLearner(self.left_nano, self.box.dimension, radius_squared, self.k or MAX_CHOSEN)
 
     def find(self, view: WindowView, noise: Noise, start: Start) -> ClusterMixture:
         """Find the mixture of one window, or refuse; `start` precedes each stage."""

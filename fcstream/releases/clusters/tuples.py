@@ -324,7 +324,7 @@ class TupleAverage:
         mask = self.core.select_core(counts, noise).mask
         assert mask is not None
         average = self.average(radius_squared)
-        return _averaged(average, reorder(tuples[mask], noise), noise, start, self.least_count)
+        return _averaged(average, reorder(tuples[mask], noise), noise, start, self.min_count)
 
     def _counts(self, tuples: NDArray[np.float64], radius_squared: int | None = None) -> NDArray[np.int64]:
         """Count the friends of each tuple exactly, at the largest radius unless one is given."""
@@ -332,7 +332,7 @@ class TupleAverage:
         return friend_counts(MatchWithin(self.k, self.dimension, radius, self.gamma), tuples)
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least count: with an n-hat of the core up to this one, the average is useless.
 
         Its noise would then be a seventh of the smallest distance, or more.

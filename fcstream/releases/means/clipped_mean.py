@@ -20,7 +20,7 @@ from ...stream.lattice import Grid
 from ..averages import BallAverage, Estimate, ball_squared, check_noise, norm_quantile, to_center
 from ..base import Forecast, Outcome, PlanNotes, PointMechanism, Spread
 from ..core_stage import noise_warnings, normal_above
-from ..floors import gaussian_tail, least_gaussian
+from ..floors import gaussian_tail, min_gaussian
 from ..intervals import TWO_SIDED
 from ..trees.growing import PublicBox
 from .box_average import OFFSET_BITS, box_middle, box_offsets, box_sigmas
@@ -37,7 +37,7 @@ WORTH = 2.0
 """Nobody is moved where that makes the noise at most so many times as large."""
 FAR = 5.0
 """Deviations of the mean of all by which the mean of moved records may differ from it; it is not taken beyond them."""
-_LEAST_NANO = 1000
+_MIN_NANO = 1000
 
 
 class _Ball(NamedTuple):
@@ -89,7 +89,7 @@ class ClippedMean(PointMechanism):
     kind: str = "mean"
 
     def __post_init__(self) -> None:
-        if min(self._nano(COUNT), self.final.sum_nano, self.whole_nano, self._nano(NEARER)) < _LEAST_NANO:
+        if min(self._nano(COUNT), self.final.sum_nano, self.whole_nano, self._nano(NEARER)) < _MIN_NANO:
             raise ConfigError(f"must be at least 2e-5, got {self.loss.rho:g}: too little to divide", "release.rho")
         # The last sum may be in the box too, by the histogram, and no share is smaller than that of a step nearer.
         check_noise(self.dimension * 4**OFFSET_BITS, self._nano(NEARER))
@@ -108,7 +108,7 @@ class ClippedMean(PointMechanism):
     @cached_property
     def smallest(self) -> int:
         """Least noisy number of records that a value is released for."""
-        return least_gaussian(self.count_variance)
+        return min_gaussian(self.count_variance)
 
     @property
     def false_release(self) -> float:

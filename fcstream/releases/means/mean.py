@@ -47,7 +47,7 @@ from .spread_histogram import (
     best_reach,
     fine_bins,
     histogram_radii,
-    least_distance,
+    min_distance,
     supposed_bins,
     supposed_deviation,
 )
@@ -406,7 +406,7 @@ class RecentredMean(CoreStage, PointMechanism):
         better, count = self.middle.release(kept, center, ball, noise, charge.start)
         if better is not None and (sigma := float(better.sigma.max())) < rough.sigma[0]:
             if reach is not None:
-                spread = self._seen(reach, least_distance(rough.value - better.value, sigma))
+                spread = self._seen(reach, min_distance(rough.value - better.value, sigma))
             center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         if estimate is None:
@@ -462,7 +462,7 @@ class RecentredMean(CoreStage, PointMechanism):
             spread, ball = self._first_ball(reach, sigma)
             better = self.middle.sigma(ball, kept)
             if better < sigma:
-                spread = self._seen(reach, least_distance(np.full(d, math.hypot(sigma, better)), better))
+                spread = self._seen(reach, min_distance(np.full(d, math.hypot(sigma, better)), better))
                 ball = self._ball(spread, better)
             found.append((self.final.sigma(ball, kept), spread))
         return found

@@ -10,7 +10,12 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.multi_radius import LadderCounts, MultiRadiusView, SampledLadderCounts, SampledLadderView
+from ...counting.multi_radius import (
+    MultiRadiusCounts,
+    MultiRadiusView,
+    SampledMultiRadiusCounts,
+    SampledMultiRadiusView,
+)
 from ...counting.views import WindowView
 from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
@@ -187,23 +192,23 @@ class SearchedMean(PointMechanism):
         """Return the mechanism of the mean after a search that found this radius."""
         return _mean_at(self, found)
 
-    def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts | SampledLadderCounts:
+    def counter(self, dimension: int, reach: int, noise: Noise) -> MultiRadiusCounts | SampledMultiRadiusCounts:
         """Return the counter, which keeps exact friend counts for every radius: of all records, or of a sample."""
         if self.sampling == "exact":
-            return LadderCounts(dimension, self.radii_squared, reach)
+            return MultiRadiusCounts(dimension, self.radii_squared, reach)
         if reach > 1:
             raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
-        return SampledLadderCounts(dimension, self.radii_squared, self.sample_rate, noise)
+        return SampledMultiRadiusCounts(dimension, self.radii_squared, self.sample_rate, noise)
 
-    def release(self, view: MultiRadiusView | SampledLadderView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: MultiRadiusView | SampledMultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        sample = view.sample if isinstance(view, SampledLadderView) else view
+        sample = view.sample if isinstance(view, SampledMultiRadiusView) else view
         found = self.search.find(sample.pairs.tolist().__getitem__, sample.size, noise, charge.start)
         mean = self.mean_at(found)
         return mean.stages(self._at(mean, view, noise), charge, noise)
 
     def _at(
-        self, mean: RecentredMean | FriendlyMean, view: MultiRadiusView | SampledLadderView, noise: Noise
+        self, mean: RecentredMean | FriendlyMean, view: MultiRadiusView | SampledMultiRadiusView, noise: Noise
     ) -> WindowView:
         """Return the window's view at the radius of the mean; of a sampled window the core's pairs are counted now."""
         if isinstance(view, MultiRadiusView):

@@ -270,7 +270,7 @@ def _parts(edges: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return ends, middles
 
 
-def least_distance(offset: NDArray[np.float64], sigma: float) -> float:
+def min_distance(offset: NDArray[np.float64], sigma: float) -> float:
     """Return how far a center is off at least, less one deviation, by its `offset` from one with noise `sigma`.
 
     Privacy

@@ -36,14 +36,14 @@ PULL = 0.7
 """How much of the pull of clipped points counts; all of it if they lie on one side."""
 MIN_SHARE = 0.5
 """Share of the points that must lie near the last release, or the window starts cold."""
-MOST_RADIUS = math.isqrt((2**53 - 1) // 4)
+MAX_RADIUS = math.isqrt((2**53 - 1) // 4)
 """Largest radius, in lattice steps: squared distances up to twice as far are exact."""
 WIDEST = 2**27
 """Largest distance from the middle of the public ranges to their corner, in lattice steps."""
 _STARTS, _WINDOWS = 8, 12  # of a forecast of later windows
 _OFFSET_BITS = 26
 _NEAR = 5  # bins within twice the radius; one more holds what lies beyond
-_LEAST_NANO = 1000
+_MIN_NANO = 1000
 _UP = 1 + 1e-9
 
 
@@ -105,14 +105,14 @@ class _Look:
         return self.average.count_variance
 
     @cached_property
-    def least_inside(self) -> int:
+    def min_inside(self) -> int:
         """Least noisy number of points within twice the radius for which there is a value."""
-        return least_sum(self.variance, _NEAR)
+        return min_sum(self.variance, _NEAR)
 
     @cached_property
-    def least_everybody(self) -> int:
+    def min_everybody(self) -> int:
         """Least noisy number of all points from which it is believed that they lie elsewhere."""
-        return least_sum(self.variance, _NEAR + 1)
+        return min_sum(self.variance, _NEAR + 1)
 
     def unit_noise(self, count: float) -> float:
         """Length of the noise of a mean of so many points in a ball of radius 1."""
@@ -139,7 +139,7 @@ class _Look:
         start: Start,
     ) -> _Looked:
         """Average the points near the center, if `counts` told of enough, and choose the next radius."""
-        if counts.inside < self.least_inside:
+        if counts.inside < self.min_inside:
             return _Looked(counts)
         from ..._kernels import sums
 
@@ -164,7 +164,7 @@ class _Look:
 
     def is_elsewhere(self, counts: _NearCounts) -> bool:
         """Return whether most points surely lie farther than twice the radius from the center."""
-        if counts.everybody < self.least_everybody:
+        if counts.everybody < self.min_everybody:
             return False
         doubt = math.sqrt(1.5 * self.variance)
         return counts.inside + doubt < MIN_SHARE * counts.everybody
@@ -196,7 +196,7 @@ class ColdStart:
     box: PublicBox
 
     def __post_init__(self) -> None:
-        if min(self.first.sum_nano, self.first.count_nano, self.bins_nano) < _LEAST_NANO:
+        if min(self.first.sum_nano, self.first.count_nano, self.bins_nano) < _MIN_NANO:
             raise ConfigError("must be larger: too little is left for a cold start", "release.rho")
         check_noise(self.box.dimension * 4**_OFFSET_BITS, self.first.sum_nano)
         _ = self.look.average
@@ -218,7 +218,7 @@ class ColdStart:
     def chance(self, size: int) -> float:
         """Return the probability that a window of `size` points that lie together has a value."""
         found = normal_above((self.first.smallest - 0.5 - size) / math.sqrt(self.first.count_variance))
-        return found * normal_above((self.look.least_inside - 0.5 - size) / math.sqrt(_NEAR * self.look.variance))
+        return found * normal_above((self.look.min_inside - 0.5 - size) / math.sqrt(_NEAR * self.look.variance))
 
     def find(self, view: WindowView, noise: Noise, start: Start) -> Outcome:
         """Find the mean of a window's points; calls `start` before each stage."""
@@ -338,8 +338,8 @@ class ZoomingMean(PointMechanism):
     @property
     def false_release(self) -> float:
         look, once = self.look, self.again.first.false_release
-        warm = tail_of_sum(look.variance, _NEAR, look.least_inside)
-        warm += once * tail_of_sum(look.variance, _NEAR + 1, look.least_everybody)
+        warm = tail_of_sum(look.variance, _NEAR, look.min_inside)
+        warm += once * tail_of_sum(look.variance, _NEAR + 1, look.min_everybody)
         return max(self.start.first.false_release, warm)
 
     def after(self, track: Track | None) -> ZoomingMean:
@@ -433,7 +433,7 @@ def _built(rho_nano: int, box: PublicBox) -> ColdStart:
 
 
 def _whole(radius: float) -> int:
-    return int(min(max(1, math.ceil(radius)), MOST_RADIUS))
+    return int(min(max(1, math.ceil(radius)), MAX_RADIUS))
 
 
 def histogram(
@@ -509,7 +509,7 @@ def tail_of_sum(variance: Fraction, terms: int, least: int) -> float:
     return max(math.exp(-(least**2) / (2 * terms * float(variance))) * _UP, 1e-300)
 
 
-def least_sum(variance: Fraction, terms: int) -> int:
+def min_sum(variance: Fraction, terms: int) -> int:
     """Smallest number >= 1 that such a sum reaches with at most nearly the chance `FALSE_RELEASE`.
 
     Privacy

@@ -19,7 +19,7 @@ from ...stream.lattice import Grid
 from ..averages import Start, _no_stages, chi_quantile, gaussian_variance, noisy_products, noisy_sums
 from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of, percent
 from ..core_stage import normal_above
-from ..floors import gaussian_tail, least_gaussian
+from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
 from .clipped_sums import MAX_RADIUS_BITS, ClippedSums, PointsInTiles, PointsOfSample
 from .columns import Column
@@ -33,7 +33,7 @@ from .scales import (
     SpreadLearner,
     ascending,
     sampled_rows,
-    spread_ladder,
+    spread_rungs,
 )
 from .shapes import DEVIATION, LEVEL, RUNGS, Coordinates
 from .tails import NO_CORRELATION, USELESS, WIDE, Tail, offsets_of_ranges, useful
@@ -50,8 +50,8 @@ MAX_DIMENSION = 1000
 MAX_WORK = 2**24
 """Most records times squared features for which coordinates are turned: it takes time where noise hardly matters."""
 _STEPS = 8  # of the ladder of squared radii, for each factor of two: radii 2**(1/16) apart
-_LEAST_SHARE = 200  # medians and spreads cost at least this part of rho each,
-_MOST_SHARE = 7  # and at most this one
+_MIN_SHARE = 200  # medians and spreads cost at least this part of rho each,
+_MAX_SHARE = 7  # and at most this one
 _SURE = (2.0, 2.5)  # times the records with which medians, and spreads, are near the data with a chance of one half
 _ROUGH, _FINE = 0.5, (0.1, 0.01)  # noise of first covariances, relative to variances: at most, and as a sample is taken
 
@@ -144,7 +144,7 @@ class ClippedCovariance(MechanismBase):
     Privacy
     -------
     Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the records hold. The stages are a
-    noisy count (sensitivity 1), below `least_count` of which nothing else is started; medians (`MedianLearner`) and, if
+    noisy count (sensitivity 1), below `min_count` of which nothing else is started; medians (`MedianLearner`) and, if
     scales are learned, spreads (`SpreadLearner`) and a first release of sums and products in a public ball, from which
     `Coordinates` are made; a radius, by an exponential mechanism over a public ladder; the sum of the clipped records
     (sensitivity R); the sum of their products; and the number of records outside of that ball (sensitivity 1). Of
@@ -173,7 +173,7 @@ class ClippedCovariance(MechanismBase):
         found["medians"] = self._share(max(spans), 0.5, _SURE[0])
         if self.learns:
             found["spreads"] = self._share(
-                max(len(spread_ladder(each, RUNGS)) for each in self.columns), 0.125, _SURE[1]
+                max(len(spread_rungs(each, RUNGS)) for each in self.columns), 0.125, _SURE[1]
             )
             first = whole * FIRST // 100
             variance = first * (100 - FIRST_SUMS) // 100 * 2 / RHO_UNIT * self.size_hint**2 / (FIRST_BALL * d) ** 2
@@ -185,12 +185,12 @@ class ClippedCovariance(MechanismBase):
     def _share(self, candidates: int, slope: float, sure: float) -> int:
         """Return the billionths of rho for one quantile of each feature, among so many candidates.
 
-        That many records pay for `sure` times what `least_records` asks for; `slope` is the cost, for an epsilon of 1
+        That many records pay for `sure` times what `min_records` asks for; `slope` is the cost, for an epsilon of 1
         and one record, of a value beyond all records.
         """
         epsilon = sure * math.log(max(2, candidates)) / (slope * min(self.size_hint, SAMPLE))
         wanted, whole = math.ceil(min(epsilon, 1e3) ** 2 / 8 * len(self.columns) * RHO_UNIT), self.loss.rho_nano
-        return max(whole // _LEAST_SHARE, min(whole // _MOST_SHARE, wanted))
+        return max(whole // _MIN_SHARE, min(whole // _MAX_SHARE, wanted))
 
     @cached_property
     def medians(self) -> MedianLearner:
@@ -252,21 +252,21 @@ class ClippedCovariance(MechanismBase):
         return Fraction(RHO_UNIT, 2 * self.shares["count"].rho_nano)
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least noisy count: below, quantiles may lie anywhere."""
         radius = math.ceil(math.log(int(self.weights.sum())) / self._radius_slope)
         spreads = 1 if self.spreads is None else self.spreads.needed
-        return max(least_gaussian(self.count_variance), self.medians.needed, spreads, radius)
+        return max(min_gaussian(self.count_variance), self.medians.needed, spreads, radius)
 
     @property
     def false_release(self) -> float:
-        return gaussian_tail(self.count_variance, self.least_count)
+        return gaussian_tail(self.count_variance, self.min_count)
 
     def release(self, view: PointsInTiles, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         charge.start(self.shares["count"])
         size = view.size + noise.one_gaussian(self.count_variance)
-        if size < self.least_count:
+        if size < self.min_count:
             return Outcome("too_few", count=size)
         coordinates = self._coordinates(view, size, noise, charge.start)
         charge.start(self.shares["radius"])
@@ -532,7 +532,7 @@ class ClippedCovariance(MechanismBase):
     def forecast(self, size: int) -> Forecast:
         """Forecast a window of that many records. No sigma is forecast, because the noise depends on their spread."""
         spread = math.sqrt(self.count_variance)
-        return Forecast(normal_above((self.least_count - 0.5 - size) / spread), math.nan)
+        return Forecast(normal_above((self.min_count - 0.5 - size) / spread), math.nan)
 
     def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
         return true_covariances(points, grid)
@@ -550,10 +550,10 @@ class ClippedCovariance(MechanismBase):
             f"{how}; records far out are moved to the border of a ball that holds a little more than the {nearest} "
             f"nearest, which takes some {taken} from variances and covariances of normal records, "
             "and more with longer tails (`tail_share` tells how many were moved)",
-            f"windows need about {self.least_count} records",
+            f"windows need about {self.min_count} records",
         )
         warnings: tuple[str, ...] = ()
         if size is not None and self.correlation_sigma(size) > 0.1:
             warnings = ("noise hides most correlations: use longer windows, or raise `release.rho`",)
-        facts = {"records_needed": self.least_count}
+        facts = {"records_needed": self.min_count}
         return PlanNotes(lines, warnings, facts, self.shares["count"], case=" with features of equal scale")

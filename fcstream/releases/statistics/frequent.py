@@ -19,7 +19,7 @@ from ...errors import ConfigError, Shown
 from ...stream.panes import PaneStore
 from ...stream.selection import TextUse
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
-from ..floors import least_gaussian
+from ..floors import min_gaussian
 from ..intervals import LEVEL
 from ..options import BuildContext, Options
 from ..record_gate import RecordGate
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_VALUES = 100_000
 """How many different texts a window may hold, unless the configuration says otherwise."""
-GATE_RHO, GATE_DELTA = 50, 10
+RECORD_GATE_RHO, RECORD_GATE_DELTA = 50, 10
 """The gate on the number of different texts costs one part in so many of rho and of delta."""
 MAX_PER_USER = 1000
 
@@ -93,7 +93,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     def holds_records(self) -> bool:
         return False
 
-    def needs_gate(self, unit: str) -> bool:
+    def needs_record_gate(self, unit: str) -> bool:
         return unit == "user"
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
@@ -112,7 +112,7 @@ class FrequentOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
                 got=Shown(f"{whole.rho:g}"),
                 remedy="raise it",
             )
-        loss = PrivacyLoss(max(1, whole.rho_nano // GATE_RHO), max(1, whole.delta_femto // GATE_DELTA))
+        loss = PrivacyLoss(max(1, whole.rho_nano // RECORD_GATE_RHO), max(1, whole.delta_femto // RECORD_GATE_DELTA))
         most = MAX_VALUES if self.max_values is None else self.max_values
         if not 1 <= most <= MAX_POINTS // 2:
             raise ConfigError(f"must be in [1, {MAX_POINTS // 2}]", "release.max_values", got=most)
@@ -253,7 +253,7 @@ class FrequentValues(MechanismBase):
     @property
     def threshold(self) -> int:
         """The least noisy number that is told."""
-        return 1 + least_gaussian(self.variance, Fraction(self.share.delta_femto, DELTA_UNIT * self.per_user))
+        return 1 + min_gaussian(self.variance, Fraction(self.share.delta_femto, DELTA_UNIT * self.per_user))
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return ValueCounter(None if self.gate is None else self.gate.max_held, per_user=self.gate is None)
@@ -275,7 +275,7 @@ class FrequentValues(MechanismBase):
         return Outcome(
             value=counts[told].astype(np.float64),
             sigma=sigma,
-            interval=interval_of_told(counts[told], self.threshold, math.sqrt(self.variance)),
+            interval=interval_of_reported(counts[told], self.threshold, math.sqrt(self.variance)),
             parts={"levels": [str(texts[i]) for i in told.tolist()]},
         )
 
@@ -325,7 +325,7 @@ class FrequentValues(MechanismBase):
         return replace(self, share=PrivacyLoss(loss.rho_nano - used, self.share.delta_femto))
 
 
-def interval_of_told(counts: NDArray[np.int64], threshold: int, sigma: float) -> NDArray[np.float64]:
+def interval_of_reported(counts: NDArray[np.int64], threshold: int, sigma: float) -> NDArray[np.float64]:
     """Return intervals (m, 2) of numbers that are told because their noisy `counts` (m,) reach the threshold.
 
     They hold the exact numbers with a probability of 95% among those that are told, and are at least 1: noise that

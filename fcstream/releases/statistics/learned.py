@@ -37,7 +37,7 @@ RUNGS = 64
 """Distances for each factor of two."""
 FINEST = (30, 25, 20)
 """A learned scale is at least the range / 2**f, for the first f for which there are records enough."""
-MOST_NOISE = 1.1
+MAX_NOISE = 1.1
 """A plan advises against more noise than this, relative to known scales: real data had up to 0.05 more than predicted,
 and 0.11 where quartiles lay at gaps."""
 REFRESH = 16
@@ -53,7 +53,7 @@ _SAMPLE = 2**14  # records from which medians and quartiles are taken, at least
 _ENOUGH = 1.2  # times the number of records with which a quantile is near the data with a chance of one half
 _FINE = 1.5  # times it, for a finer lattice than the last
 _NORMAL_SLOPE = 0.4287  # of the share of normal records below a quartile, by the difference of both
-_WORST = 1.28  # by the logarithm of d: what is the worst of d sums of two draws, of which 1 is a draw's scale
+_MAX_RATIO = 1.28  # by the logarithm of d: what is the worst of d sums of two draws, of which 1 is a draw's scale
 
 
 def build_mechanism(options: Options, setting: BuildContext) -> Mechanism:
@@ -410,7 +410,7 @@ class LearnedScales(MechanismBase):
         """
         told, own = self.given.forecast(size).sigma, self.learning.forecast(size).sigma
         rate = float(min(self.spreads.rates)) * LEVEL.denominator  # of a draw, for each record that it misses by
-        missed = _WORST * math.log(len(self._learned)) / rate
+        missed = _MAX_RATIO * math.log(len(self._learned)) / rate
         return own / told * (1 + missed / size / _NORMAL_SLOPE)
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
@@ -431,7 +431,7 @@ class LearnedScales(MechanismBase):
             f"{stage:.3g} of rho and with {more:.2f} times the noise that known scales would have; {REFRESH} windows "
             f"use them, unless one is refused or loses its core; the least scale is the range / 2**{self._finest}"
         )
-        if more > MOST_NOISE:
+        if more > MAX_NOISE:
             own = replace(
                 own,
                 warnings=(

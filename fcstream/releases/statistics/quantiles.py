@@ -19,7 +19,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import Grid, exact
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
-from ..floors import gaussian_tail, least_gaussian
+from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
 from .columns import Column, ColumnValues
 
@@ -99,7 +99,7 @@ class Quantiles(MechanismBase):
     the exponential mechanism runs over all lattice values v of the public range, with cost max(0, q n - (n - above(v)),
     below(v) - q n): how many ranks v misses. One record moves the cost by at most max(q, 1 - q) either way, so with the
     exponent eps / (2 max(q, 1 - q)) the draw has eps-bounded range and costs eps**2 / 8. It is drawn exactly. Sorting
-    the values afterwards is post-processing. A noisy count below `least_count` gives ``too_few``, and the shares of the
+    the values afterwards is post-processing. A noisy count below `min_count` gives ``too_few``, and the shares of the
     values are refunded.
 
     Source
@@ -140,7 +140,7 @@ class Quantiles(MechanismBase):
         return [float(rate) * exact(level).denominator for rate, level in zip(self.rates, self.levels, strict=True)]
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least count: values are released from this noisy count on.
 
         A value does not show whether there are data near it. From this count on, every quantile is near the data with a
@@ -149,11 +149,11 @@ class Quantiles(MechanismBase):
         """
         span = self.column.highest - self.column.lowest + 1
         needed = [math.log(span) / (f * min(q, 1 - q)) for f, q in zip(self._falls(), self.levels, strict=True)]
-        return max(least_gaussian(self.variance), math.ceil(max(needed)))
+        return max(min_gaussian(self.variance), math.ceil(max(needed)))
 
     @property
     def false_release(self) -> float:
-        return gaussian_tail(self.variance, self.least_count)
+        return gaussian_tail(self.variance, self.min_count)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return ColumnValues(self.column.index)
@@ -163,7 +163,7 @@ class Quantiles(MechanismBase):
         first, shares = self.shares
         charge.start(first)
         count = len(view) + noise.one_gaussian(self.variance)
-        if count < self.least_count:
+        if count < self.min_count:
             return Outcome("too_few", count=count)
         lowest, highest = self.column.lowest, self.column.highest
         inside = np.clip(view, lowest, highest)  # whatever admitted them: one beyond would be a candidate by itself
@@ -181,7 +181,7 @@ class Quantiles(MechanismBase):
         The sigma is one of ranks, in records.
         """
         spread, span = math.sqrt(self.variance), self.column.highest - self.column.lowest + 1
-        chance = normal_above((self.least_count - 0.5 - size) / spread)
+        chance = normal_above((self.min_count - 0.5 - size) / spread)
         for fall, level in zip(self._falls(), self.levels, strict=True):
             odds = math.exp(min(700.0, math.log(span) - fall * min(level, 1 - level) * size))
             chance *= 1 / (1 + odds)

@@ -27,7 +27,7 @@ _MIDDLE = Fraction(1, 2)
 _AT_ONCE = 2**10  # records of which coordinates are copied
 
 
-def least_records(span: float, level: Fraction, rate: Fraction) -> int:
+def min_records(span: float, level: Fraction, rate: Fraction) -> int:
     """Return with how many records a quantile is near the data with a chance of one half, however close these lie.
 
     Privacy
@@ -73,9 +73,9 @@ class MedianLearner:
 
     @cached_property
     def needed(self) -> int:
-        """Number of records with which every median is near the data (see `least_records`)."""
+        """Number of records with which every median is near the data (see `min_records`)."""
         spans = [column.highest - column.lowest + 1 for column in self.columns]
-        return max(least_records(span, _MIDDLE, rate) for span, rate in {*zip(spans, self.rates, strict=True)})
+        return max(min_records(span, _MIDDLE, rate) for span, rate in {*zip(spans, self.rates, strict=True)})
 
     def learn_sorted(self, values: NDArray[Any], noise: Noise) -> list[int]:
         """Learn lattice coordinates from what `ascending` returned."""
@@ -128,15 +128,15 @@ class SpreadLearner:
 
     @cached_property
     def needed(self) -> int:
-        """Number of records with which every distance is near the data (see `least_records`)."""
-        most = max(len(spread_ladder(column, self.rungs)) for column in self.columns)
-        return least_records(most, self.level, min(self.rates))
+        """Number of records with which every distance is near the data (see `min_records`)."""
+        most = max(len(spread_rungs(column, self.rungs)) for column in self.columns)
+        return min_records(most, self.level, min(self.rates))
 
     def learn_sorted(self, values: NDArray[Any], middles: list[int], noise: Noise) -> list[int]:
         """Learn distances, in lattice steps, about middles, from what `ascending` returned."""
         found = []
         for own, column, middle, rate in zip(values, self.columns, middles, self.rates, strict=True):
-            ladder, place = spread_ladder(column, self.rungs), middle - column.lowest
+            ladder, place = spread_rungs(column, self.rungs), middle - column.lowest
             ends = np.clip([place - ladder, place + ladder], 0, column.highest - column.lowest).astype(own.dtype)
             low, high = np.searchsorted(own, ends[0]), np.searchsorted(own, ends[1], side="right")
             # Of each rung, how many records lie within it: of the last one all do.
@@ -157,7 +157,7 @@ def _rates(loss: PrivacyLoss, features: int, reaches: list[int]) -> list[Fractio
     return [made[share] for share in shares]
 
 
-def spread_ladder(column: Column, rungs: int) -> NDArray[np.int64]:
+def spread_rungs(column: Column, rungs: int) -> NDArray[np.int64]:
     """Return the distances, ascending, that a spread may be: whole lattice steps, up to the range of the feature.
 
     Privacy

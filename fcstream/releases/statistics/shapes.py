@@ -21,8 +21,8 @@ TURN = 0.6
 """Coordinates are divided by their directions' deviations to this power; one half if only noise mattered."""
 _TO_SCALE = 1024 * 2 / 2 ** (1 / 4)  # between the deciles there are about two spreads; the middle of a rung
 _PRIOR = 0.5  # deviation of a variance about the one that the spread tells, relative to it
-_LEAST_VARIANCE = 0.25
-_LEAST_DIRECTION = 0.02
+_MIN_VARIANCE = 0.25
+_MIN_DIRECTION = 0.02
 Matrix = NDArray[np.float64]
 
 
@@ -86,7 +86,7 @@ class Coordinates:
         """
         d, noise = len(mean), entry / DEVIATION**2
         trust = _PRIOR**2 / (_PRIOR**2 + 2 * noise**2)
-        variances = np.maximum(1 + (np.diag(matrix) / DEVIATION**2 - 1) * trust, _LEAST_VARIANCE)
+        variances = np.maximum(1 + (np.diag(matrix) / DEVIATION**2 - 1) * trust, _MIN_VARIANCE)
         middles, factors = self.middles + mean / self.factors, self.factors / np.sqrt(variances)
         if not turns:
             return Coordinates(middles, factors, None, np.eye(d))
@@ -95,6 +95,6 @@ class Coordinates:
         own = noise / float(np.mean(variances))
         kept = max(0.0, 1 - d * (d - 1) * own**2 / max(float((beside**2).sum()), 1e-300))
         values, vectors = np.linalg.eigh(kept * beside + np.eye(d))
-        values = np.maximum(values, max(_LEAST_DIRECTION, kept * own * math.sqrt(d)))
+        values = np.maximum(values, max(_MIN_DIRECTION, kept * own * math.sqrt(d)))
         turn, back = ((vectors * values ** (sign * TURN / 2)) @ vectors.T for sign in (-1, 1))
         return Coordinates(middles, factors, np.ascontiguousarray(turn), back)

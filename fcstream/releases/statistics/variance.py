@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.multi_radius import MultiRadiusView, SampledLadderView
+from ...counting.multi_radius import MultiRadiusView, SampledMultiRadiusView
 from ...counting.views import WindowView
 from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
@@ -204,7 +204,9 @@ class Variance(MechanismBase):
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return self.mean.counter(dimension, reach, noise)
 
-    def release(self, view: WindowView | MultiRadiusView | SampledLadderView, charge: Charge, noise: Noise) -> Outcome:
+    def release(
+        self, view: WindowView | MultiRadiusView | SampledMultiRadiusView, charge: Charge, noise: Noise
+    ) -> Outcome:
         from ..._kernels import sums
 
         charge.open(self.loss)

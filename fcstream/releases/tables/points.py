@@ -22,7 +22,7 @@ from ...synthetic.mixtures import to_simplex
 from ..averages import BallAverage, check_noise, gaussian_variance, noisy_products
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
-from ..floors import gaussian_tail, least_gaussian
+from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
 
 SHARES = (Fraction(1, 10), Fraction(2, 10))
@@ -168,15 +168,15 @@ class Points(MechanismBase):
         )
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least count: with a smaller noisy size a window is refused, as two cells would be off by `USELESS` of the
         radius."""
-        gate = math.ceil(Fraction(least_gaussian(self.variances[0]), REACH) + Fraction(1, 2))
+        gate = math.ceil(Fraction(min_gaussian(self.variances[0]), REACH) + Fraction(1, 2))
         return max(gate, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
 
     @property
     def false_release(self) -> float:
-        return gaussian_tail(self.variances[0], REACH * self.least_count - REACH // 2)  # the number is rounded
+        return gaussian_tail(self.variances[0], REACH * self.min_count - REACH // 2)  # the number is rounded
 
     def __post_init__(self) -> None:
         check_noise(REACH**4, min(self.shares[0], self.shares[1], self.average.sum_nano))
@@ -191,7 +191,7 @@ class Points(MechanismBase):
         exact = np.append(REACH * len(view.rows), view.rows.sum(axis=0))
         total = exact + noise.discrete_gaussian(self.variances[0], d + 1)
         count = round(int(total[0]) / REACH)
-        if count < self.least_count:
+        if count < self.min_count:
             return Outcome("too_few", count=count)
         mean = total[1:] / count
         charge.start(PrivacyLoss(self.shares[1]))
@@ -222,7 +222,7 @@ class Points(MechanismBase):
         """Forecast a window; sigma is the noise of the mean of all records, in lattice steps."""
         spread = math.sqrt(self.variances[0]) / REACH
         sigma = math.sqrt(self.variances[3]) / max(size, 1) * self.region.unit
-        return Forecast(normal_above((self.least_count - 0.5 - size) / spread), sigma)
+        return Forecast(normal_above((self.min_count - 0.5 - size) / spread), sigma)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]

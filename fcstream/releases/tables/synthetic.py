@@ -26,7 +26,7 @@ from ...synthetic.triples import MAX_CHOSEN_BITS, MAX_TRIPLES, Triples
 from ..averages import BallAverage, check_noise, gaussian_variance
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, Track
 from ..core_stage import normal_above
-from ..floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
+from ..floors import gaussian_tail, laplace_tail, min_gaussian, min_laplace
 from ..options import BuildContext, Options
 from .documents import MAX_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
 from .synthetic_paper import PaperSynthetic
@@ -169,7 +169,7 @@ class Synthetic(TableMechanism):
     (`Triples.squared`, for all of p Booleans p (p - 1) (p - 2) / 6); and, in every cell, empty ones too, to the number
     of records and the sum of u. Whether products of three are taken, and how rho is divided then, depends on the noisy
     number of records, and which ones on noisy sums. A record lies in one cell, which is an integer function of the
-    record and of released numbers. All else is post-processing. A noisy number of records below `least_count` stops
+    record and of released numbers. All else is post-processing. A noisy number of records below `min_count` stops
     after the first stage, and the others are refunded.
 
     With `is_pure` the release is epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), and nothing is refunded.
@@ -302,14 +302,14 @@ class Synthetic(TableMechanism):
         return math.sqrt(noise.pairs + 2 * noise.means + noise.records) / (4 * max(size, 1.0))
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least count: with a smaller noisy size a window is refused, as its marginals would be off by `USELESS`."""
-        gate = least_laplace(self.scales(0).records) if self.is_pure else least_gaussian(self.scales(0).records)
+        gate = min_laplace(self.scales(0).records) if self.is_pure else min_gaussian(self.scales(0).records)
         return max(gate, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
 
     @property
     def false_release(self) -> float:
-        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales(0).records, self.least_count)
+        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales(0).records, self.min_count)
 
     def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -317,7 +317,7 @@ class Synthetic(TableMechanism):
         ones, size = np.diag(moments), view.size
         charge.start(PrivacyLoss(self.shares(0).records))
         count = int((size + self._drawn(noise, self.scales(0).records, 1))[0])
-        if count < self.least_count:  # what cells were known stays known
+        if count < self.min_count:  # what cells were known stays known
             return Outcome("too_few", count=count, track=None if self.cells is None else _written(self.cells))
         shares, scales = self.shares(count), self.scales(count)
         charge.start(PrivacyLoss(shares.means))
@@ -419,7 +419,7 @@ class Synthetic(TableMechanism):
 
     def forecast(self, size: int) -> Forecast:
         """Forecast a window; sigma is the root-mean-square error of two-way marginals by noise, a share of records."""
-        chance = normal_above((self.least_count - 0.5 - size) / math.sqrt(self.variances(0).records))
+        chance = normal_above((self.min_count - 0.5 - size) / math.sqrt(self.variances(0).records))
         return Forecast(chance, _LOSS * self.pair_noise(size))
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:

@@ -183,7 +183,7 @@ def tree_distance(tree: TreePoints, size: int) -> float:
     divided = ASKED * math.sqrt(inner.variance)
     noise = math.sqrt(RHO_UNIT / inner.point_nano)
     if inner.moment_nano:
-        floor = inner.least_deviation(size)
+        floor = inner.min_deviation(size)
         divided = max(divided, 6 * float(widths.sum()) * noise / math.sqrt(float((widths**2).sum())))
         distance = _TOO_WIDE * max(0.0, floor - SUPPOSED) + _WIDE_START * math.pow(
             max(1.0, size / divided), -_WIDE_FALL

@@ -17,7 +17,7 @@ from ..options import BuildContext, Options
 from .growing import Tree, box_of
 from .release import OfTree
 
-MOST_ROWS = 10**6
+MAX_ROWS = 10**6
 
 
 class TreePointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,8 +60,8 @@ class TreePointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     makes_rows: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> TreePoints:
-        if not 1 <= self.rows <= MOST_ROWS:
-            raise ConfigError(f"must be in [1, {MOST_ROWS}]", "release.rows", got=self.rows)
+        if not 1 <= self.rows <= MAX_ROWS:
+            raise ConfigError(f"must be in [1, {MAX_ROWS}]", "release.rows", got=self.rows)
         release = TreePoints(self.pure_loss(), box_of(setting.grid), self.rows)
         _ = release.inner
         return release

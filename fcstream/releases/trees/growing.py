@@ -15,7 +15,7 @@ from ...errors import ConfigError
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ..averages import Start, check_noise, gaussian_variance
-from ..floors import gaussian_tail, least_gaussian
+from ..floors import gaussian_tail, min_gaussian
 from .agreement import agree
 
 Integers = NDArray[np.int64]
@@ -26,7 +26,7 @@ ASKED = 6.0
 """Deviations of a count's noise above which a node's children are looked at."""
 KEPT = 2.5
 """Deviations above which a node whose children are not looked at becomes a leaf."""
-MOST_NODES = 2**16
+MAX_NODES = 2**16
 """Nodes of one level that are looked at, at most."""
 WIDE = 8
 """Features above which deviations are measured first, so that boxes are cut where records differ."""
@@ -34,7 +34,7 @@ ZOOM = 3.0
 """With more features than `WIDE`: deviations from the mean beyond which records are moved to the border."""
 FINENESS = 1.0
 """With more features than `WIDE`: boxes are halved while a point's noise is below this part of records' deviation."""
-_MOST_SIDES = 2**22  # sides of all boxes of one level that are held, at most
+_MAX_SIDES = 2**22  # sides of all boxes of one level that are held, at most
 _OFFSET_BITS = 26  # offsets from a box's center are below 2**26 units, fewer above 1,023 features
 _PLACE_BITS = 20  # places in the public box have so many bits, for deviations
 
@@ -242,14 +242,14 @@ class TreeMechanism:
         return PrivacyLoss(self.level_nano)
 
     @cached_property
-    def least_count(self) -> int:
+    def min_count(self) -> int:
         """Least noisy number of records for which a tree is grown."""
-        return least_gaussian(self.variance)
+        return min_gaussian(self.variance)
 
     @property
     def false_release(self) -> float:
         """Bound of the chance that a window without records gets a tree."""
-        return gaussian_tail(self.variance, self.least_count)
+        return gaussian_tail(self.variance, self.min_count)
 
     def release(self, points: Floats, noise: Noise, start: Start) -> tuple[Tree | None, int]:
         """Grow the tree of some points (n, d), which are clamped in place; None, and a noisy number, if too few.
@@ -262,7 +262,7 @@ class TreeMechanism:
         trees.clamp(points, low, high)
         start(self.first)
         root = len(points) + self._drawn(noise, 1)
-        if root[0] < self.least_count:
+        if root[0] < self.min_count:
             return None, int(root[0])
         start(self.loss - self.first)
         nodes, threshold, deviations = _Nodes(), ASKED * math.sqrt(self.variance), np.full(len(low), np.inf)
@@ -274,7 +274,7 @@ class TreeMechanism:
             points = points.copy()
             trees.clamp(points, low, high)
             scales = deviations / (high - low + 1)
-            threshold = max(threshold, 2 * self.least_leaf(low, high, deviations))
+            threshold = max(threshold, 2 * self.min_leaf(low, high, deviations))
         boxes = (low[None], high[None])
         place, leaves, leaf_boxes = np.zeros(len(points), np.int64), [], []
         level = nodes.add(np.array([-1]), 0, root)
@@ -312,7 +312,7 @@ class TreeMechanism:
     def _to_split(self, asked: Integers, boxes: tuple[Integers, Integers], threshold: float, is_root: bool) -> Bits:
         """Return which nodes of a level have their children asked, a function of released counts (nodes,)."""
         split: Bits = (boxes[1] > boxes[0]).any(axis=1) & ((asked > threshold) | is_root)
-        most = max(1, min(MOST_NODES, _MOST_SIDES // self.box.dimension) // 2)
+        most = max(1, min(MAX_NODES, _MAX_SIDES // self.box.dimension) // 2)
         if np.count_nonzero(split) > most:
             order = np.argsort(np.where(split, -asked, np.iinfo(np.int64).max), kind="stable")
             split[order[most:]] = False
@@ -334,12 +334,12 @@ class TreeMechanism:
         half = (high - low) / 2
         return (low + high) / 2 + half * mean, half * deviation
 
-    def least_deviation(self, size: int) -> float:
+    def min_deviation(self, size: int) -> float:
         """Return the least deviation that is found with more features than `WIDE`, in parts of a feature's range."""
         variance = gaussian_variance(self.box.dimension * 4**_PLACE_BITS, self.moment_nano // 2)
         return math.sqrt(min(1.0, math.sqrt(variance) / (max(1, size) * 2.0**_PLACE_BITS))) / 2
 
-    def least_leaf(self, low: Integers, high: Integers, deviations: Floats) -> float:
+    def min_leaf(self, low: Integers, high: Integers, deviations: Floats) -> float:
         """Return the records of a leaf from which on its point's noise is `FINENESS` of how far records lie apart."""
         noise = float((high - low).sum()) / 2 / math.sqrt(self.point_nano / RHO_UNIT)
         return noise / (FINENESS * max(1.0, math.sqrt(float((deviations**2).sum()))))

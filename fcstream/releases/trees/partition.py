@@ -64,7 +64,7 @@ def partition(tree: Tree, box: PublicBox, most: int) -> Partition:
     ------
     Specification 6.17; ours.
     """
-    divided = _most_first(tree, most)
+    divided = _max_first(tree, most)
     children = tree.children[divided]
     kept = np.concatenate([[0], np.stack([children, children + 1], axis=1).ravel()])
     place = np.full(len(tree.parents), -1, np.int64)
@@ -102,7 +102,7 @@ def partition(tree: Tree, box: PublicBox, most: int) -> Partition:
     )
 
 
-def _most_first(tree: Tree, most: int) -> NDArray[np.int64]:
+def _max_first(tree: Tree, most: int) -> NDArray[np.int64]:
     """Return which nodes are divided, in that order: of those that can be, always the one with most records."""
     can_be = tree.children >= 0
     can_be[tree.leaves] = False

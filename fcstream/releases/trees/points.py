@@ -14,8 +14,8 @@ from .growing import Tree
 STARTS = 20
 _TRIES = 4  # candidates for each further center of a start
 _WORK = 200_000_000  # distances to compute for all starts, about
-_MOST_ROUNDS = 100
-MOST_CHOSEN = 12
+_MAX_ROUNDS = 100
+MAX_CHOSEN = 12
 """Largest number of clusters that is chosen; more can be asked for."""
 
 
@@ -111,11 +111,11 @@ def k_means(
         cost = float(trees.rounds(points, weights, centers, most))
         if cost < least:
             best, least = centers, cost
-    return best, float(trees.rounds(points, weights, best, _MOST_ROUNDS))
+    return best, float(trees.rounds(points, weights, best, _MAX_ROUNDS))
 
 
 def choose_k(tree: Tree, noise: Noise) -> int:
-    """Return how many clusters, from 2 to `MOST_CHOSEN`, divide a tree's points best.
+    """Return how many clusters, from 2 to `MAX_CHOSEN`, divide a tree's points best.
 
     Privacy
     -------
@@ -131,7 +131,7 @@ def choose_k(tree: Tree, noise: Noise) -> int:
     within = float(weights @ spreads)
     whole = float((weights * ((points - middle) ** 2).sum(axis=1)).sum()) + within
     best, chosen = -math.inf, 2
-    for k in range(2, min(MOST_CHOSEN, len(points) - 1) + 1):
+    for k in range(2, min(MAX_CHOSEN, len(points) - 1) + 1):
         left = max(k_means(points, weights, k, noise)[1] + within, 1e-9)
         ratio = (whole - left) / (k - 1) / left * max(total - k, 1.0)
         if ratio > best:

@@ -23,7 +23,7 @@ from .partition import partition
 
 COUNT_SHARE = 0.7
 """Share of rho of the counts on the way down; the leaves' points have the rest."""
-MOST_BOXES = 2**16
+MAX_BOXES = 2**16
 
 
 class TreeOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,8 +66,8 @@ class TreeOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     needs_no_delta: ClassVar[bool] = True
 
     def build(self, setting: BuildContext) -> TreeRelease:
-        if not 1 <= self.max_boxes <= MOST_BOXES:
-            raise ConfigError(f"must be in [1, {MOST_BOXES}]", "release.max_boxes", got=self.max_boxes)
+        if not 1 <= self.max_boxes <= MAX_BOXES:
+            raise ConfigError(f"must be in [1, {MAX_BOXES}]", "release.max_boxes", got=self.max_boxes)
         release = TreeRelease(self.pure_loss(), box_of(setting.grid), self.max_boxes)
         _ = release.inner
         return release
@@ -123,7 +123,7 @@ class OfTree(MechanismBase):
     def forecast(self, size: int) -> Forecast:
         """Forecast a window; sigma is that of the number of records of a node on the way down."""
         deviation = math.sqrt(self.inner.variance)
-        return Forecast(normal_above((self.inner.least_count - 0.5 - size) / deviation), deviation)
+        return Forecast(normal_above((self.inner.min_count - 0.5 - size) / deviation), deviation)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"a node's count": self.forecast(size).sigma}

@@ -138,7 +138,7 @@ def advanced_epsilon(squares, slack):
 def test_the_cap_on_squares_is_the_largest_and_never_too_large(epsilon_nano, slack_femto):
     capacity = DPLoss(epsilon_nano, slack_femto)
     slack = Decimal(slack_femto).scaleb(-15)
-    most = AdvancedDPFilter(capacity, slack)._most_squares
+    most = AdvancedDPFilter(capacity, slack)._max_squares
     assert advanced_epsilon(most, slack) <= Decimal(epsilon_nano).scaleb(-9) < advanced_epsilon(most + 1, slack)
 
 

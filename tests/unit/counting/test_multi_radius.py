@@ -7,7 +7,7 @@ import pytest
 from support import naive
 
 from fcstream.counting import multi_radius
-from fcstream.counting.multi_radius import LadderCounts, SampledLadderCounts
+from fcstream.counting.multi_radius import MultiRadiusCounts, SampledMultiRadiusCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 
@@ -20,7 +20,7 @@ def test_multi_radius_counts_equal_the_naive_twin_after_every_step(d, reach, mon
     monkeypatch.setattr(multi_radius, "_WORK", 2000)
     rng = np.random.default_rng(d)
     radii = sorted({round((3 * 1.5**k) ** 2) for k in range(16)} | {1, 2, 2**53 - 1})
-    counter, held = LadderCounts(d, radii, reach), {}
+    counter, held = MultiRadiusCounts(d, radii, reach), {}
     for step in range(14):
         pane = max(0, step // 4 - int(rng.integers(0, 2)))
         points = np.rint(rng.normal(size=(int(rng.integers(1, 30)), d)) * float(rng.choice([3, 100])))
@@ -37,7 +37,7 @@ def test_multi_radius_counts_equal_the_naive_twin_after_every_step(d, reach, mon
 
 
 def test_exact_ties_fall_below_their_radius():
-    counter = LadderCounts(2, [24, 25, 26])
+    counter = MultiRadiusCounts(2, [24, 25, 26])
     counter.add(0, np.array([[0.0, 0.0], [3.0, 4.0]]))
     assert counter.view([0]).counts.tolist() == [[1, 1], [2, 2], [2, 2]]
     assert counter.view([0]).pairs.tolist() == [2, 4, 4]
@@ -47,7 +47,7 @@ def test_exact_ties_fall_below_their_radius():
 @pytest.mark.parametrize("radii", [[], [0], [4, 4], [9, 4], [2**53], range(1, 300)])
 def test_bad_radii(radii):
     with pytest.raises(ConfigError, match="radii_squared"):
-        LadderCounts(2, radii)
+        MultiRadiusCounts(2, radii)
 
 
 RADII = [4, 25, 400]
@@ -55,7 +55,7 @@ RATE = Fraction(3, 7)
 
 
 def sampled(batches, rate=RATE, seed=1, pane=0):
-    counter = SampledLadderCounts(2, RADII, rate, Noise(SeededEntropy(seed)))
+    counter = SampledMultiRadiusCounts(2, RADII, rate, Noise(SeededEntropy(seed)))
     for batch in batches:
         counter.add(pane, batch)
     return counter
@@ -74,7 +74,7 @@ def test_pairs_of_a_sample_are_those_of_the_records_whose_coins_say_so(seed):
     assert sorted(view.everyone.points().tolist()) == sorted(np.concatenate(batches).tolist())
     assert view.size == 58
     assert view.select(np.arange(58) < 5).size == 5
-    assert "SampledLadderView" in repr(view)
+    assert "SampledMultiRadiusView" in repr(view)
 
 
 def test_a_records_coin_has_the_public_chance_and_depends_on_nothing_else():
@@ -106,4 +106,4 @@ def test_panes_of_a_sample_come_and_go():
 @pytest.mark.parametrize("rate", [0.5, Fraction(0), Fraction(3, 2)])
 def test_bad_rates(rate):
     with pytest.raises(ConfigError, match="rate"):
-        SampledLadderCounts(2, RADII, rate, Noise())
+        SampledMultiRadiusCounts(2, RADII, rate, Noise())

@@ -270,7 +270,7 @@ def test_an_interrupted_counter_refuses_to_go_on(kind, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "settle", interrupted)
         patch.setattr(samples, "assign_slots", interrupted)
-        patch.setattr(samples, "use_coins", interrupted)
+        patch.setattr(samples, "use_random_bits", interrupted)
         with pytest.raises(KeyboardInterrupt):
             counter.add(0, np.zeros((100_000, 2)))
     for call in (lambda: counter.add(0, np.zeros((1, 2))), lambda: counter.view([0])):

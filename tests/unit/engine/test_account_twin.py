@@ -67,7 +67,7 @@ class Scenario:
         for kind, answer in zip(kinds, self.config.job.answers, strict=True):
             made = answer.mechanism
             inner = getattr(made, "inner", made)
-            least, first = (0, 0) if kind == "count" else (inner.least_count, inner.shares[0].rho_nano)
+            least, first = (0, 0) if kind == "count" else (inner.min_count, inner.shares[0].rho_nano)
             self.answers.append(Answer(kind, least, first, inner.loss.rho_nano))
         self.cap = self.config.job.terms.cap(USER_BLOCK).rho_nano
         size = draw.choice([8, 60, 250])

@@ -14,7 +14,7 @@ from support.payloads import arrow
 from fcstream.errors import ConfigError
 from fcstream.formats import bounds
 from fcstream.formats.batch import REASONS, Rejection, Schema
-from fcstream.formats.bounds import most_rows
+from fcstream.formats.bounds import max_rows
 from fcstream.formats.columns import timestamps_of
 from fcstream.formats.decoders import CsvRows
 from fcstream.formats.envelopes import Envelope, EnvelopeField
@@ -216,7 +216,7 @@ def test_a_message_holds_so_many_records_only(monkeypatch):
     monkeypatch.setattr(bounds, "LONGEST_MESSAGE", 2**20)
     schema = schema_of(features=tuple(f"f{i}" for i in range(4000)), optional=frozenset(f"f{i}" for i in range(4000)))
     schema = schema_of(features=schema.features, optional=schema.optional, records="r")
-    most = most_rows(4000)
+    most = max_rows(4000)
     rows, rejected = read(schema, [{"ts": 1, "r": [{}] * (most + 2)}])
     assert (len(rows), rejected) == (most, [("too_long", 0, "r")])
 

@@ -204,7 +204,7 @@ def test_the_time_of_arrival_stands_for_a_timestamp():
 
 @pytest.mark.slow
 def test_long_messages(monkeypatch):
-    monkeypatch.setattr("fcstream.formats.influx_lines.most_rows", lambda dimension: 5)
+    monkeypatch.setattr("fcstream.formats.influx_lines.max_rows", lambda dimension: 5)
     line = b"w,dev=a temp=1,hum=1 1\n"
     batch = PointLines(SCHEMA).decode([line * 5, line * 6, line * 4 + b"\n\n\n\n", line * LONGEST_MESSAGE], 0)
     assert np.bincount(batch.positions).tolist() == [5, 5, 4]

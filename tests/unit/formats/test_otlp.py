@@ -15,7 +15,7 @@ from support.fuzz import shaken, told
 
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
-from fcstream.formats.bounds import LONGEST_MESSAGE, most_rows
+from fcstream.formats.bounds import LONGEST_MESSAGE, max_rows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
 
@@ -378,7 +378,7 @@ def test_points_join_in_any_order_of_theirs():
 
 
 def test_of_a_long_request_so_many_rows_are_read_and_the_rest_is_told(monkeypatch):
-    monkeypatch.setattr("fcstream.formats.otlp.most_rows", lambda dimension: 3)
+    monkeypatch.setattr("fcstream.formats.otlp.max_rows", lambda dimension: 3)
     request = ExportMetricsServiceRequest()
     scope = scope_of(request)
     for _ in range(2):
@@ -389,7 +389,7 @@ def test_of_a_long_request_so_many_rows_are_read_and_the_rest_is_told(monkeypatc
         batch = metrics("one").decode([body], 0)
         assert batch.values.tolist() == [[0.0], [1.0], [0.0]]
         assert batch.rejections == [Rejection("too_long", 0)]
-    assert most_rows(1) == LONGEST_MESSAGE // 16
+    assert max_rows(1) == LONGEST_MESSAGE // 16
 
 
 def test_hostile_requests():

@@ -19,7 +19,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.formats.arrow import ArrowBlocks
 from fcstream.formats.batch import Schema
-from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, READ_AT_ONCE, most_rows
+from fcstream.formats.bounds import ARROW_BATCHES, LONGEST_MESSAGE, READ_AT_ONCE, max_rows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.planning.plan import plan
@@ -158,7 +158,7 @@ def block(codec, times, values):
 @pytest.mark.parametrize("codec", ["floats", "arrow"])
 def test_a_row_too_many_rejects_itself_and_not_its_message(codec):
     """Neighbors differ in one record: whether a thousand others count must not depend on it."""
-    most = most_rows(2)
+    most = max_rows(2)
     bodies = [block(codec, np.arange(n), np.zeros((n, 2))) for n in (most, most + 1)]
     full, over = (decoder_for(codec, SCHEMA).decode([body], 3) for body in bodies)
     assert len(bodies[0]) <= LONGEST_MESSAGE + 1000 < LONGEST_MESSAGE * 1.1

@@ -395,7 +395,7 @@ def test_plan_says_that_a_pack_is_protected_as_a_whole(format):
 
 
 def test_long_packs(monkeypatch):
-    monkeypatch.setattr("fcstream.formats.senml.most_rows", lambda dimension: 5)
+    monkeypatch.setattr("fcstream.formats.senml.max_rows", lambda dimension: 5)
     pack = [{"bn": "a", "bt": 1e9, "v": 1}] + [{"v": i} for i in range(9)]
     batch = decoder_for("senml", SCHEMA).decode(packs(pack[:5], pack), 0)
     assert batch.positions.tolist() == [0] * 5 + [1] * 5

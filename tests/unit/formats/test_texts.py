@@ -54,8 +54,8 @@ def test_rows_of_a_message_are_read_one_by_one():
     body = arrow(t=[1] * len(CELLS), x=[1.0] * len(CELLS), app=CELLS)
     batch = decoder_for("arrow", SCHEMA).decode([body], 0)
     assert batch.texts["app"].tolist() == [GOOD[cell] for cell in CELLS if cell in GOOD]
-    told_of = [(each.reason, each.field) for each in batch.rejections for _ in range(each.count)]
-    assert sorted(told_of) == sorted((why, "app") for why in BAD.values())
+    kind_description = [(each.reason, each.field) for each in batch.rejections for _ in range(each.count)]
+    assert sorted(kind_description) == sorted((why, "app") for why in BAD.values())
     assert decoder_for("arrow", SCHEMA).decode([], 0).texts["app"].tolist() == []
 
 

@@ -427,12 +427,12 @@ def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
         folder.mkdir()
         assert killed(folder, at) is None
         assert killed(folder, None) is not None
-        told_of = {}
+        kind_description = {}
         for line in (folder / "told").read_text().splitlines():
             record = json.loads(line)
-            assert told_of.setdefault(record["query"], record) == record
-        assert list(told_of) == ["town-1", "town-2"]
-        assert told_of["town-2"]["missing"] == 0
+            assert kind_description.setdefault(record["query"], record) == record
+        assert list(kind_description) == ["town-1", "town-2"]
+        assert kind_description["town-2"]["missing"] == 0
         shown = [told("show", folder / name, "--json") for name in ("state", "analyst.db")]
         assert shown[0]["spent"] == shown[1]["spent"]
         assert shown[1]["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 2}

@@ -12,7 +12,7 @@ from fcstream.errors import ConfigError
 from fcstream.formats.batch import Batch
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
-from fcstream.planning.records import file_url, made_up_records
+from fcstream.planning.records import file_url, synthetic_records
 from fcstream.planning.rehearsal import RehearsalPlan, rehearse, run_once
 from fcstream.planning.truths import yardstick_of
 from fcstream.releases.averages import chi_quantile
@@ -354,7 +354,7 @@ def test_made_up_records_lie_in_the_ranges_and_spread_as_planned():
         {"name": "on", "type": "boolean"},
     ]
     tried = config({"kind": "count", "rho": 1.0, "size_hint": 3000}, features=features)
-    made = made_up_records(tried, START, 2, 7)
+    made = synthetic_records(tried, START, 2, 7)
     assert len(made.times_ms) == 6000
     assert set(np.unique(made.values[:, 1])) == {0, 1, 2}
     assert set(np.unique(made.values[:, 2])) == {0, 1}
@@ -362,7 +362,7 @@ def test_made_up_records_lie_in_the_ranges_and_spread_as_planned():
     assert rejected == {}
     assert [release.value for release in released] == [[3000], [3000]]
     mean = {"kind": "mean", "radius": 2.0, "rho": 1.0, "delta": 1e-9, "size_hint": 5000}
-    scaled = made_up_records(config(mean), START, 1, 7).values / [1.0, 2.0]
+    scaled = synthetic_records(config(mean), START, 1, 7).values / [1.0, 2.0]
     assert np.mean(np.sqrt((scaled**2).sum(axis=1)) < 1) == pytest.approx(0.999, abs=0.002)  # half the radius
 
 

@@ -24,7 +24,7 @@ from fcstream.predicates import (
     base,
     pack_bits,
 )
-from fcstream.predicates.matrices import least_eigenvalue
+from fcstream.predicates.matrices import min_eigenvalue
 from fcstream.stream.lattice import MAX_COORDINATE
 
 SEVENTH = Fraction(1, 7)
@@ -132,8 +132,8 @@ def test_every_window_over_panes_equals_the_naive_twin(name, monkeypatch):
     monkeypatch.setattr(base, "BATCH", 7)  # many batches
     monkeypatch.setattr(base, "_MAX_TILES", 1)  # many chunks
     monkeypatch.setattr(base, "_FIRST_TILES", 1)
-    monkeypatch.setattr(base, "_LEAD_AT", 5)  # many pivots
-    monkeypatch.setattr(base, "_LEAD_AGAIN", 2)
+    monkeypatch.setattr(base, "_PIVOT_AT", 5)  # many pivots
+    monkeypatch.setattr(base, "_PIVOT_AFTER", 2)
     rng = np.random.default_rng(5)
     reach, n, distinct = 3, 330, 50
     if name == "matrices":
@@ -332,7 +332,7 @@ def test_matrix_friends_are_truly_within_the_limit(seed, d):
     if predicate(x, y):
         assert naive.matrix_distance(x, y, Fraction(limit) * (1 + Fraction(1, 2**60)))
     scale = np.sqrt(np.diag(x))
-    safe = np.linalg.eigvalsh(x / scale / scale[:, None])[0] > 2 * least_eigenvalue(d, limit)
+    safe = np.linalg.eigvalsh(x / scale / scale[:, None])[0] > 2 * min_eigenvalue(d, limit)
     if safe and abs(stretch[0] - 1) < limit and naive.matrix_distance(x, y, Fraction(limit) * (1 - Fraction(1, 2**15))):
         assert predicate(x, y)
 

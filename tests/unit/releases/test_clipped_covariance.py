@@ -31,7 +31,7 @@ from fcstream.releases.statistics.scales import (
     ascending,
     drawn_quantile,
     sampled_rows,
-    spread_ladder,
+    spread_rungs,
 )
 from fcstream.releases.statistics.shapes import LEVEL, RUNGS, Coordinates
 from fcstream.stream.lattice import Feature, Grid, Lattice
@@ -566,7 +566,7 @@ def test_spreads_have_the_costs_of_a_count(values, middle, span, kind):
     middle = min(max(middle, column.lowest), column.highest)
     sorted_values = ascending(np.arange(len(values)), np.array(values, float)[:, None].__getitem__, [column])
     found = SpreadLearner(PrivacyLoss.charge(0.1), (column,), level, rungs).learn_sorted(sorted_values, [middle], noise)
-    ladder = spread_ladder(column, rungs).tolist()
+    ladder = spread_rungs(column, rungs).tolist()
     assert ladder[-1] == span
     assert found == [span]
     far = [abs(min(max(v, column.lowest), column.highest) - middle) for v in values]

@@ -56,7 +56,7 @@ def test_a_size_is_stopped_as_the_whole_search_would_stop_it(make, size_hint):
     for order in (near, near[::-1], [size_hint, *near]):
         search = StopSearch(mechanism, mechanism.core, size_hint)
         assert [search.stops(size) for size in order] == [size < least for size in order]
-        assert search.least == least == mechanism.least_count
+        assert search.least == least == mechanism.min_count
     for size in near:
         assert StopSearch(mechanism, mechanism.core, size_hint).stops(size) == (size < least)
 

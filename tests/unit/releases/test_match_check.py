@@ -22,7 +22,7 @@ from fcstream.predicates import MatchWithin
 from fcstream.releases.clusters.agreement import Geometry, outlier_tolerance, partitioned_pairs
 from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.tuples import GAMMA, TOLERANCE, MatchCheck, friend_counts
-from fcstream.releases.diameter_search import strangers_per_point
+from fcstream.releases.diameter_search import far_per_point
 from fcstream.stream.lattice import Lattice
 
 pytestmark = pytest.mark.usefixtures("one_start")
@@ -88,7 +88,7 @@ def test_a_replaced_tuple_moves_what_gets_noise_by_less_than_its_sensitivity(see
     other = tuples.copy()
     other[int(rng.integers(t))] = rng.integers(-1000, 1001, size=(k, 2))
     for (one, _), (two, _) in zip(relations(tuples, 400), relations(other, 400), strict=True):
-        moved = abs(strangers_per_point(int(one), t, TOLERANCE) - strangers_per_point(int(two), t, TOLERANCE))
+        moved = abs(far_per_point(int(one), t, TOLERANCE) - far_per_point(int(two), t, TOLERANCE))
         assert moved <= 2 * 1024 + 1
 
 

@@ -451,8 +451,8 @@ def test_the_gate_hardly_stops_what_could_release():
     mechanism = RecentredMean(LOSS, 300**2, 2, 300)
     edge = next(n for n in range(1, 300) if mechanism.forecast(n).probability >= 0.01)
     deviation = math.sqrt(mechanism.core.size_variance)
-    assert 0.5 * math.erfc((edge - mechanism.least_count) / deviation / math.sqrt(2)) < 0.002
-    assert mechanism.least_count > 0.3 * edge  # and an empty window nearly always is
+    assert 0.5 * math.erfc((edge - mechanism.min_count) / deviation / math.sqrt(2)) < 0.002
+    assert mechanism.min_count > 0.3 * edge  # and an empty window nearly always is
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_forecasts_stand_sizes_that_noise_may_take_to_nothing(delta):
         for rho in (0.01, 0.0877, 3):
             mechanism = make(PrivacyLoss.charge(rho, delta), 100, 2, 20)
             assert all(0 <= mechanism.forecast(n).probability <= 1 for n in range(60))
-            assert mechanism.least_count < 20
+            assert mechanism.min_count < 20
 
 
 @pytest.mark.parametrize(("size", "rho", "margin"), [(2000, 0.1, 3.0), (20_000, 0.1, 4.0), (20_000, 1.0, 5.0)])

@@ -100,7 +100,7 @@ def test_the_share_outside_is_that_of_normal_rows():
 def test_clusters_that_lie_apart_are_left_as_they_are(monkeypatch):
     tree, centers, told = parts_of(10)
     assert overlapping(tree, centers, told, Noise(SeededEntropy(1))) is None
-    monkeypatch.setattr(overlaps, "LEAST", 1e-300)  # and a fit would change nothing
+    monkeypatch.setattr(overlaps, "MIN", 1e-300)  # and a fit would change nothing
     for own, before in zip(overlapping(tree, centers, told, Noise(SeededEntropy(1))), told, strict=True):
         assert own == pytest.approx(before, rel=1e-3, abs=1e-2)
 

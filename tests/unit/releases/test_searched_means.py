@@ -18,12 +18,12 @@ import fcstream
 from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
-from fcstream.counting.multi_radius import LadderCounts, SampledLadderCounts
+from fcstream.counting.multi_radius import MultiRadiusCounts, SampledMultiRadiusCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, far_per_point
 from fcstream.releases.means import searched
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.releases.means.searched import BETA, SearchedMean, search_radii
@@ -35,7 +35,7 @@ RADII = search_radii(Lattice(1.0), 10, 1e5)
 
 def multi_radius_view(points, radii=RADII):
     points = np.asarray(points, np.float64).reshape(-1, np.shape(points)[-1])
-    counter = LadderCounts(points.shape[1], radii)
+    counter = MultiRadiusCounts(points.shape[1], radii)
     counter.add(0, points)
     return counter.view([0])
 
@@ -73,7 +73,7 @@ def test_one_point_moves_the_statistic_by_less_than_two(n, tolerance, seed):
     points = rng.integers(0, 8, size=(n, 2))
     other = rng.integers(0, 8, size=(1, 2))
     of = [
-        strangers_per_point(sum(naive.friend_counts(rows, 9)), len(rows), Fraction(tolerance, 20))
+        far_per_point(sum(naive.friend_counts(rows, 9)), len(rows), Fraction(tolerance, 20))
         for rows in (points, points[:-1], np.vstack([points[:-1], other]))
     ]
     assert max(of) - min(of) <= 2 * 1024 + 1
@@ -82,9 +82,9 @@ def test_one_point_moves_the_statistic_by_less_than_two(n, tolerance, seed):
 def test_the_bound_of_the_sensitivity_is_reached():
     """A stranger to all others."""
     points = [[0, 0]] * 40
-    far = strangers_per_point(sum(naive.friend_counts([*points, [99, 99]], 9)), 41)
+    far = far_per_point(sum(naive.friend_counts([*points, [99, 99]], 9)), 41)
     assert far == round(2 * 40 / 41 * 1024)
-    assert strangers_per_point(1600, 40) == strangers_per_point(1, 1) == strangers_per_point(0, 0) == 0
+    assert far_per_point(1600, 40) == far_per_point(1, 1) == far_per_point(0, 0) == 0
 
 
 @pytest.mark.parametrize("radii", [1, 2, 3, 4, 5, 8, 9, 24, 43])
@@ -454,7 +454,7 @@ def test_audit_of_a_search_in_a_sample(factor):
     for more in (0, 1):
         noise, rows = Weak(SeededEntropy(more), factor), []
         for _ in range(4000):
-            counter = SampledLadderCounts(2, [100, 10**6], Fraction(9, 10), noise)
+            counter = SampledMultiRadiusCounts(2, [100, 10**6], Fraction(9, 10), noise)
             counter.add(0, points[: 40 + more])
             view = counter.view([0]).sample
             rows.append([search.find(view.pairs.tolist().__getitem__, view.size, noise)])

@@ -13,7 +13,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.means.mean import RecentredMean
-from fcstream.releases.means.spread_histogram import best_reach, least_distance
+from fcstream.releases.means.spread_histogram import best_reach, min_distance
 
 WINDOWS = 60
 
@@ -63,7 +63,7 @@ def test_neighboring_bins_stand_out_where_all_above_them_together_do_not():
 def test_the_least_distance_is_seldom_above_the_real_one(dimension, error):
     rng = np.random.default_rng(5)
     real = np.full(dimension, error / math.sqrt(dimension))
-    found = np.array([least_distance(real + rng.normal(0, 2.0, dimension), 2.0) for _ in range(1000)])
+    found = np.array([min_distance(real + rng.normal(0, 2.0, dimension), 2.0) for _ in range(1000)])
     assert (found <= error + 1e-9).mean() > 0.78
     if error >= 40:
         assert np.median(found) > 0.9 * error
@@ -72,9 +72,9 @@ def test_the_least_distance_is_seldom_above_the_real_one(dimension, error):
 STOPS = {  # kind -> the least noisy number of records that it answers
     "mean/recentered, clip": lambda mechanism: mechanism.smallest,
     "mean/ball": lambda mechanism: mechanism.average.smallest,
-    "quantiles": lambda mechanism: mechanism.least_count,
-    "covariance/clipped": lambda mechanism: mechanism.least_count,
-    "points/cells": lambda mechanism: mechanism.least_count,
+    "quantiles": lambda mechanism: mechanism.min_count,
+    "covariance/clipped": lambda mechanism: mechanism.min_count,
+    "points/cells": lambda mechanism: mechanism.min_count,
 }
 
 

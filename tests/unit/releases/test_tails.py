@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fcstream.releases.statistics.correlations import MatrixNoise, regression
-from fcstream.releases.statistics.frequent import interval_of_told
+from fcstream.releases.statistics.frequent import interval_of_reported
 from fcstream.releases.statistics.moved import MovedRecords
 from fcstream.releases.statistics.tails import Tail, useful
 from fcstream.releases.tables.marginals import agree, deviations_of_agreed
@@ -131,7 +131,9 @@ def test_intervals_of_told_texts_are_those_of_the_slow_twin(sigma, threshold):
         return sum(p for k, p in law.items() if number + k >= least)
 
     counts = np.array([threshold, threshold + 1, threshold + 2, threshold + 5, threshold + 20])
-    for count, (low, high) in zip(counts.tolist(), interval_of_told(counts, threshold, sigma).tolist(), strict=True):
+    for count, (low, high) in zip(
+        counts.tolist(), interval_of_reported(counts, threshold, sigma).tolist(), strict=True
+    ):
         lows = [t for t in range(1, count + 1) if above(count, t) >= above(threshold, t) / 40]
         within = range(count, count + int(6 * sigma) + 3)
         highs = [t for t in within if above(threshold, t) - above(count + 1, t) >= above(threshold, t) / 40]

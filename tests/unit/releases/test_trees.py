@@ -112,13 +112,13 @@ def test_too_few_records_cost_one_level_and_no_more():
     mechanism, paid = TreeMechanism(PublicBox((0,), (100,)), 10**8, 10**8), Paid()
     tree, root = mechanism.release(np.zeros((3, 1)), Noise(SeededEntropy(1)), paid.start)
     assert tree is None
-    assert root < mechanism.least_count
+    assert root < mechanism.min_count
     assert paid.stages == [PrivacyLoss(mechanism.level_nano)]
     assert mechanism.false_release <= 1e-4
 
 
 def test_nodes_of_a_level_are_capped_by_released_counts(monkeypatch):
-    monkeypatch.setattr("fcstream.releases.trees.growing.MOST_NODES", 8)
+    monkeypatch.setattr("fcstream.releases.trees.growing.MAX_NODES", 8)
     points = np.rint(np.random.default_rng(0).uniform(0, 1000, (4000, 2)))
     tree, _ = TreeMechanism(PublicBox((0, 0), (1000, 1000)), 10**9, 10**9).release(points, Noise(), lambda loss: None)
     assert np.bincount(tree.levels).max() == 8

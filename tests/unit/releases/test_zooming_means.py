@@ -16,7 +16,7 @@ from fcstream.planning.plan import plan
 from fcstream.releases.base import Track
 from fcstream.releases.floors import FALSE_RELEASE
 from fcstream.releases.means.ball import BallMean
-from fcstream.releases.means.zooming import ZoomingMean, least_sum, tail_of_sum
+from fcstream.releases.means.zooming import ZoomingMean, min_sum, tail_of_sum
 from fcstream.releases.trees.growing import PublicBox
 
 BOX = PublicBox((-62_500, 0, -9_000, -11_500), (62_500, 20_000, 29_000, 11_500))
@@ -168,7 +168,7 @@ def test_a_window_without_records_hardly_ever_has_a_value():
     whole = law
     for _ in range(4):
         whole = np.convolve(whole, law)
-    for least in (1, 5, least_sum(variance, 5)):
+    for least in (1, 5, min_sum(variance, 5)):
         assert whole[5 * far + least :].sum() <= tail_of_sum(variance, 5, least)
 
 

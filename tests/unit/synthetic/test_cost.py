@@ -135,7 +135,7 @@ def test_stages_that_never_started_go_back():
     charge = charge_of(mechanism.loss)
     assert mechanism.release(counter.view([0]), charge, Noise(SeededEntropy(0))).reason == "too_few"
     assert charge.unused == PrivacyLoss(mechanism.loss.rho_nano - mechanism.shares(0).records)
-    counter.add(0, table(mechanism.least_count * 3, [2] * 8).astype(float))
+    counter.add(0, table(mechanism.min_count * 3, [2] * 8).astype(float))
     charge = charge_of(mechanism.loss)
     assert mechanism.release(counter.view([0]), charge, Noise(SeededEntropy(0))).reason is None
     assert charge.unused == PrivacyLoss()
@@ -192,7 +192,7 @@ def test_the_pure_release_of_categories_stays_below_its_claim_and_weak_noise_is_
     from support.audits import epsilon_lower_bound
 
     mechanism = Synthetic(zcdp_of_dp(DPLoss.charge(1)), codes_of([2, 3, 6]), is_pure=True)
-    one = np.zeros((2 * mechanism.least_count, 3), int)
+    one = np.zeros((2 * mechanism.min_count, 3), int)
     two = np.concatenate([one, [[1, 2, 5]]])
     assert epsilon_lower_bound(columns_of(mechanism, one, 250, 0), columns_of(mechanism, two, 250, 10**6), 0.0) < 1
     weak = columns_of(mechanism, one, 250, 0, "0.04"), columns_of(mechanism, two, 250, 10**6, "0.04")

@@ -406,4 +406,4 @@ def test_plans_speak_of_the_error_that_comes_out():
     ]
     assert 0.3 < np.mean(found) / forecast.sigma < 1.7
     assert forecast.probability > 0.99
-    assert mechanism.forecast(mechanism.least_count // 2).probability < 0.01
+    assert mechanism.forecast(mechanism.min_count // 2).probability < 0.01
