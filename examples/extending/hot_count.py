@@ -7,7 +7,7 @@ import numpy as np
 
 import fcstream
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.base import Forecast, MechanismBase, Outcome
+from fcstream.releases.base import Forecast, Mechanism, Outcome
 from fcstream.releases.options import Options
 from fcstream.releases.statistics.count import SizeCounter
 
@@ -38,7 +38,7 @@ class HotCounter(SizeCounter):
 
 
 @dataclass(frozen=True)
-class HotCount(MechanismBase):
+class HotCount(Mechanism):
     """One record more or less changes the count by at most 1: its sensitivity."""
 
     loss: fcstream.PrivacyLoss

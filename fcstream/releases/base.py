@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -226,29 +227,48 @@ class PlanNotes:
     chance: str = ""
 
 
-class Mechanism(Protocol):
-    """One kind of release. Immutable and hashable; everything in it is public.
+class Mechanism(ABC):
+    """One kind of release, to inherit in frozen dataclasses. Immutable and hashable; everything in it is public.
 
     A mechanism must cost at most `loss` on every pair of windows that differ in one point, for every content, also an
-    empty one. Its decisions may depend only on public facts and on values that it counts as released. `MechanismBase`
-    implements all methods but `kind`, `loss`, `release` and `forecast`.
+    empty one. Its decisions may depend only on public facts and on values that it counts as released.
+
+    By default a mechanism keeps the window's points without comparing them, releases its values as they are (not in a
+    feature's units), and is changed to another loss or size hint by `dataclasses.replace`.
+
+    Attributes
+    ----------
+    kind : str
+        Kind of the release, such as ``mean`` or ``count``.
+    loss : PrivacyLoss
+        Loss of one release, charged to every block that its window covers.
     """
 
-    @property
-    def kind(self) -> str:
-        """Kind of the release, such as ``mean`` or ``count``."""
+    if TYPE_CHECKING:  # fields or properties of each subclass
+
+        @property
+        def kind(self) -> str: ...
+
+        @property
+        def loss(self) -> PrivacyLoss: ...
+
+    @abstractmethod
+    def release(self, view: Any, charge: Charge, noise: Noise) -> Outcome:
+        """Compute the outcome of one window from its counter's view; uses up the charge."""
+
+    @abstractmethod
+    def forecast(self, size: int) -> Forecast:
+        """Predict the outcome of a window of `size` points."""
 
     @property
     def shape(self) -> ResultShape:
         """What the numbers of its releases are; known before any of them."""
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """Loss of one release, charged to every block that its window covers."""
+        return SHAPES.get(self.kind) or ResultShape()
 
     @property
     def tracks(self) -> bool:
         """Whether a window starts from the `Track` of the window before it."""
+        return False
 
     @property
     def false_release(self) -> float | None:
@@ -256,68 +276,14 @@ class Mechanism(Protocol):
 
         None if every window gets a value: a number of records, for instance, is meaningful for such a window too.
         """
-
-    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        """Make the counter for the points of open panes; panes less than `reach` apart may share a window."""
-
-    def release(self, view: Any, charge: Charge, noise: Noise) -> Outcome:
-        """Compute the outcome of one window from its counter's view; uses up the charge."""
-
-    def forecast(self, size: int) -> Forecast:
-        """Predict the outcome of a window of `size` points."""
-
-    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        """Convert an outcome, also a refusal, to the user's units."""
-
-    def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
-        """Return the numbers of a window of lattice points (n, d) without noise, by name as in the shape.
-
-        In the user's units; None if it states no truth, or none for this window. They are exact, so publish nothing of
-        them: they serve rehearsals on data that may be looked at.
-        """
-
-    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
-        """Predict the noise deviations at `size` points, by name, in the user's units."""
-
-    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
-        """Return what a plan should say besides the forecast; `size` is the size hint if there is one."""
-
-    def with_loss(self, loss: PrivacyLoss) -> Mechanism:
-        """Return the same mechanism for another rho; each mechanism decides itself whether it uses the delta."""
-
-    def hint(self, reason: str) -> str:
-        """Tell what to do about windows that are refused for this reason."""
-
-    def after(self, track: Track | None) -> Mechanism:
-        """Return the mechanism for the window after the one that this track is from."""
-
-    def with_size_hint(self, size_hint: int) -> Mechanism:
-        """Return the same mechanism for another size hint; raises ConfigError if that is too small for this budget."""
-
-
-class MechanismBase:
-    """Default methods of a mechanism, to inherit in frozen dataclasses.
-
-    By default a mechanism keeps the window's points without comparing them, releases its values as they are (not in a
-    feature's units), and is changed to another loss or size hint by `dataclasses.replace`.
-    """
-
-    @property
-    def shape(self: Mechanism) -> ResultShape:
-        return SHAPES.get(self.kind) or ResultShape()
-
-    @property
-    def tracks(self) -> bool:
-        return False
-
-    @property
-    def false_release(self) -> float | None:
         return None
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        """Make the counter for the points of open panes; panes less than `reach` apart may share a window."""
         return FriendCounts(dimension, None, reach)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        """Convert an outcome, also a refusal, to the user's units."""
         value, sigma = outcome.value, outcome.sigma
         return ReleaseValues(
             None if value is None else value.tolist(),
@@ -328,30 +294,41 @@ class MechanismBase:
         )
 
     def truth(self, points: NDArray[np.float64], grid: Grid) -> dict[str, Any] | None:
+        """Return the numbers of a window of lattice points (n, d) without noise, by name as in the shape.
+
+        In the user's units; None if it states no truth, or none for this window. They are exact, so publish nothing of
+        them: they serve rehearsals on data that may be looked at.
+        """
         return None
 
-    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        """Predict the noise deviations at `size` points, by name, in the user's units."""
         return {self.kind: self.forecast(size).sigma}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        """Return what a plan should say besides the forecast; `size` is the size hint if there is one."""
         return PlanNotes()
 
-    def with_loss(self: Mechanism, loss: PrivacyLoss) -> Mechanism:
-        mechanism: Any = self
-        changed: Mechanism = replace(mechanism, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
-        return changed
+    def with_loss(self, loss: PrivacyLoss) -> Mechanism:
+        """Return the same mechanism for another rho; each mechanism decides itself whether it uses the delta."""
+        return self._with(loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
 
     def hint(self, reason: str) -> str:
+        """Tell what to do about windows that are refused for this reason."""
         return HINTS.get(reason, "")
 
-    def after(self: Mechanism, track: Track | None) -> Mechanism:
+    def after(self, track: Track | None) -> Mechanism:
+        """Return the mechanism for the window after the one that this track is from."""
         return self
 
-    def with_size_hint(self: Mechanism, size_hint: int) -> Mechanism:
+    def with_size_hint(self, size_hint: int) -> Mechanism:
+        """Return the same mechanism for another size hint; raises ConfigError if that is too small for this budget."""
         mechanism: Any = self
-        if all(own.name != "size_hint" for own in fields(mechanism)):
-            return self
-        changed: Mechanism = replace(mechanism, size_hint=size_hint)
+        return self._with(size_hint=size_hint) if any(own.name == "size_hint" for own in fields(mechanism)) else self
+
+    def _with(self, **changes: Any) -> Mechanism:
+        mechanism: Any = self
+        changed: Mechanism = replace(mechanism, **changes)
         return changed
 
 
@@ -363,7 +340,7 @@ class EpochWindow(NamedTuple):
     close_ms: int
 
 
-class EpochMechanism(MechanismBase):
+class EpochMechanism(Mechanism):
     """A mechanism whose releases about one epoch of windows depend on the epoch's earlier windows.
 
     Every outcome of a value has a `state`, which the ledger seals together with the release. Every outcome, a refusal
@@ -372,35 +349,35 @@ class EpochMechanism(MechanismBase):
     """
 
     @property
+    @abstractmethod
     def epoch_windows(self) -> int:
         """Number of windows of an epoch."""
-        raise NotImplementedError
 
     @property
     def repeated(self) -> float:
         """How many times the loss of one window somebody with a record in every window pays for each, on average."""
         return 1.0
 
+    @abstractmethod
     def recall(self, rows: Sequence[tuple[int, bytes]]) -> Any:
         """Make the memory of an epoch from the opening and the state of each of its windows so far, in order.
 
         It has a method ``add(open_ms, state)`` for what is sealed later. Raises ValueError if a row is no such state.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def within(self, memory: Any, known: int, window: EpochWindow) -> Mechanism:
         """Return the mechanism for one window of an epoch.
 
         `memory` is None if states were lost; `known` is the number of windows whose states were sealed.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self, reason: str) -> Outcome:
         """Return the outcome of a window for which nothing is drawn."""
-        raise NotImplementedError
 
 
-class PointMechanism(MechanismBase):
+class PointMechanism(Mechanism):
     """A mechanism whose value is one point (d,): one number per feature, in the feature's own (transformed) units."""
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
@@ -418,7 +395,7 @@ class PointMechanism(MechanismBase):
         """Return the mean of all records."""
         return {"value": grid.values(points.mean(axis=0))} if len(points) else None
 
-    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
 

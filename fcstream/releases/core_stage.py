@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ..errors import ConfigError
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise
 from ..stream.lattice import Grid
-from .base import Counter, Mechanism, MechanismBase, Outcome, PlanNotes, friend_counter, percent
+from .base import Counter, Mechanism, Outcome, PlanNotes, friend_counter, percent
 
 STOP_CHANCE = 0.01
 """A window is stopped after the noisy size if it would release with a smaller probability."""
@@ -69,79 +70,74 @@ class ChargeShare:
         self._charge.start(stage)
 
 
-class CoreMechanism(Mechanism, Protocol):
-    """A mechanism that finds a core first.
+class CoreStage(Mechanism):
+    """Base class of mechanisms that find a core first, to be named first among the base classes.
+
+    Attributes
+    ----------
+    radius_squared : int
+        Radius of friends, squared, in lattice steps.
+    size_hint : int
+        Public guess of points per window.
+    sampling : str
+        ``exact``, ``blocks`` or ``hidden``: which pairs a core is found from.
+    given_pairs : PairSampling or None
+        The pairs that are fixed already; None chooses them for this loss and size.
 
     Privacy
     -------
-    Each mechanism that implements this interface states its own guarantee.
+    Each subclass states its own guarantee.
 
     Source
     ------
     Specification 5.3; proof 5.4.
     """
 
-    @property
-    def radius_squared(self) -> int:
-        """Radius of friends, squared, in lattice steps."""
+    false_release: ClassVar[float] = 0.0  # an empty core has no average, whatever its noisy size is
+    if TYPE_CHECKING:  # fields of each subclass
+
+        @property
+        def radius_squared(self) -> int: ...
+
+        @property
+        def size_hint(self) -> int: ...
+
+        @property
+        def sampling(self) -> str: ...
+
+        @property
+        def given_pairs(self) -> PairSampling | None: ...
 
     @property
-    def size_hint(self) -> int:
-        """Public guess of points per window."""
-
-    @property
-    def sampling(self) -> str:
-        """``exact``, ``blocks`` or ``hidden``: which pairs a core is found from."""
-
-    @property
-    def given_pairs(self) -> PairSampling | None:
-        """The pairs that are fixed already; None chooses them for this loss and size."""
-
-    @property
-    def pairs(self) -> PairSampling:
-        """Which pairs of points are compared."""
-
-    @property
+    @abstractmethod
     def core(self) -> CoreFilter:
         """How the core is chosen."""
 
-    @property
-    def stop(self) -> StopSearch:
-        """Where a window is stopped."""
-
-    @property
-    def enough_count(self) -> int | None:
-        """See the function `enough_count`."""
-
+    @abstractmethod
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Run the stages of `release` under a charge that is open."""
 
-
-class CoreStage(MechanismBase):
-    """Methods shared by mechanisms that find a core first; a mix-in, to be named first among the base classes."""
-
-    false_release: ClassVar[float] = 0.0  # an empty core has no average, whatever its noisy size is
-
     @cached_property
-    def pairs(self: CoreMechanism) -> PairSampling:
+    def pairs(self) -> PairSampling:
+        """Which pairs of points are compared."""
         return self.given_pairs or choose_pairs(self.sampling, self.size_hint, core_share(self.loss))
 
     @cached_property
-    def stop(self: CoreMechanism) -> StopSearch:
+    def stop(self) -> StopSearch:
         """The least noisy size that is not stopped, searched for as far as it is asked for."""
         return StopSearch(self, self.core, self.size_hint)
 
     @property
-    def min_count(self: CoreMechanism) -> int:
+    def min_count(self) -> int:
         """See `StopSearch.least`."""
         return self.stop.least
 
     @cached_property
-    def enough_count(self: CoreMechanism) -> int | None:
+    def enough_count(self) -> int | None:
         """See the function `enough_count`."""
         return enough_count(self, self.size_hint)
 
-    def refusal_reason(self: CoreMechanism, count: int | None) -> str:
+    def refusal_reason(self, count: int | None) -> str:
         """Tell why a window that was searched for a core is refused.
 
         Privacy
@@ -155,21 +151,18 @@ class CoreStage(MechanismBase):
         enough = self.enough_count
         return "too_few" if enough is None or count is None or count < enough else "no_core"
 
-    def release(self: CoreMechanism, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         return self.stages(view, charge, noise)
 
-    def with_loss(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
+    def with_loss(self, loss: PrivacyLoss) -> Mechanism:
         """Return the same mechanism for another rho, with the pairs that this mechanism's counter samples."""
-        mechanism: Any = self
-        whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
-        changed: Mechanism = replace(mechanism, loss=whole, given_pairs=self.pairs)
-        return changed
+        return self._with(loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto), given_pairs=self.pairs)
 
-    def counter(self: CoreMechanism, dimension: int, reach: int, noise: Noise) -> Counter:
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return friend_counter(self.pairs, self.radius_squared, dimension, reach, noise)
 
-    def notes(self: CoreMechanism, size: int | None, grid: Grid) -> PlanNotes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         pairs = self.pairs
         line = f"friends are counted among {percent(float(pairs.rate))} of all pairs ({pairs.kind})"
         return PlanNotes(

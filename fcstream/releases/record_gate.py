@@ -205,7 +205,7 @@ class GatedCounter:
 
 
 @dataclass(frozen=True)
-class GatedMechanism:
+class GatedMechanism(Mechanism):
     """A mechanism behind a `RecordGate`.
 
     Parameters

@@ -17,7 +17,7 @@ from support.release_kinds import OF_TEXTS
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config
 from fcstream.noise.replay import ReplayError, Tape
-from fcstream.releases.base import MechanismBase, Outcome
+from fcstream.releases.base import Mechanism, Outcome
 from fcstream.releases.contract import replay_release
 from fcstream.releases.registry import KINDS
 from fcstream.releases.totals.memory import EpochMemory
@@ -67,10 +67,11 @@ class TestCount(MechanismContract):
         yield np.zeros((0, 2)), np.ones((1, 2))
 
 
-class TwiceUsed(MechanismBase):
+class TwiceUsed(Mechanism):
     """A fault: one number of noise for two counts."""
 
     kind, loss = "twice", PrivacyLoss.charge(0.5)
+    forecast = None
 
     def release(self, view, charge, noise):
         charge.use(self.loss)

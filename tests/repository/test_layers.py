@@ -135,7 +135,7 @@ def who_draw(package):
 
 
 # What kinds share: each of them says what it costs.
-SHARED = {"releases.base.MechanismBase", "releases.base.Mechanism", "releases.core_stage.CoreStage"}
+SHARED = {"releases.base.Mechanism"}
 
 
 @pytest.mark.parametrize("package", ["arrays", "cores", "local", "releases"])

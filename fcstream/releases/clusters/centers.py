@@ -15,7 +15,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, Lattice, multiples
-from ..base import Counter, Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from .ktuples import BallCenters
 from .oracles import Incremental
@@ -222,7 +222,7 @@ def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
 
 
 @dataclass(frozen=True)
-class ClusterRelease(MechanismBase):
+class ClusterRelease(Mechanism):
     """Base class of releases about clusters; value and sigma are k lists with one number per feature.
 
     Noise may move a center out of the public ranges, and a count below 0. Both are then clipped, and ``clipped`` in
@@ -260,7 +260,7 @@ class ClusterRelease(MechanismBase):
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         return centers_in_user_units(outcome, grid)
 
-    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
 

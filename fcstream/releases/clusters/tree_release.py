@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
-from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from ..trees.growing import PublicBox, box_of
 from .centers import centers_in_user_units, place_and_reach
@@ -49,7 +49,7 @@ def region_of(center: list[float] | None, ball: float | None, grid: Grid) -> tup
 
 
 @dataclass(frozen=True)
-class TreeClustersRelease(MechanismBase):
+class TreeClustersRelease(Mechanism):
     """Base class of releases of clusters by a tree.
 
     Parameters

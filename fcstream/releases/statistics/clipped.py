@@ -17,7 +17,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import Grid
 from ..averages import Start, _no_stages, chi_quantile, gaussian_variance, noisy_products, noisy_sums
-from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of, percent
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, pairs_of, percent
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
@@ -124,7 +124,7 @@ class ClippedCovarianceOptions(Options, frozen=True, forbid_unknown_fields=True,
 
 
 @dataclass(frozen=True)
-class ClippedCovariance(MechanismBase):
+class ClippedCovariance(Mechanism):
     """Mechanism for the second moments of records that are clipped to a ball which is found privately.
 
     Parameters

@@ -18,7 +18,7 @@ from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.panes import PaneStore
-from ..base import Counter, Forecast, MechanismBase, Outcome
+from ..base import Counter, Forecast, Mechanism, Outcome
 from ..options import BuildContext, Options
 
 
@@ -104,7 +104,7 @@ class SizeCounter(PaneStore[int]):
 
 
 @dataclass(frozen=True)
-class NoisyCount(MechanismBase):
+class NoisyCount(Mechanism):
     """The number of valid records plus a discrete Gaussian.
 
     Parameters

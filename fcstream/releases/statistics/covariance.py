@@ -18,7 +18,7 @@ from ...noise.samplers import Noise
 from ...predicates.base import PredicateCounts
 from ...predicates.matrices import MatrixDistance
 from ...stream.lattice import Grid
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..means.approximate_dp import LowerCount, paid_by
 from ..options import BuildContext, Options
 from .moments import MomentsView, ShardMoments
@@ -227,7 +227,7 @@ def true_covariances(points: NDArray[np.float64], grid: Grid) -> dict[str, Any] 
 
 
 @dataclass(frozen=True)
-class ShardCovariance(MechanismBase):
+class ShardCovariance(Mechanism):
     """Mechanism FC_Covariance: it finds a core of shards whose matrices agree, and blurs the mean of that core.
 
     Parameters

@@ -18,7 +18,7 @@ from ...counting.views import MAX_POINTS
 from ...errors import ConfigError, Shown
 from ...stream.panes import PaneStore
 from ...stream.selection import TextUse
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..floors import min_gaussian
 from ..intervals import LEVEL
 from ..options import BuildContext, Options
@@ -209,7 +209,7 @@ class ValueCounter(PaneStore["Tally[str] | None"]):
 
 
 @dataclass(frozen=True)
-class FrequentValues(MechanismBase):
+class FrequentValues(Mechanism):
     """The texts whose noisy number is at least a threshold, with these numbers.
 
     Parameters

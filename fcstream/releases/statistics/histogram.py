@@ -18,7 +18,7 @@ from ...errors import ConfigError, Shown
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise, SeededEntropy
 from ...stream.lattice import Grid
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from .columns import BinCounts, Column
 
@@ -107,7 +107,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 @dataclass(frozen=True)
-class Histogram(MechanismBase):
+class Histogram(Mechanism):
     """Mechanism for histograms: it adds discrete Gaussian noise to the count of every declared bin, empty or not.
 
     Parameters

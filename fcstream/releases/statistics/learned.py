@@ -19,7 +19,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import MAX_COORDINATE, Feature, Grid, Lattice, exact
-from ..base import Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues, Track
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, Track
 from ..core_stage import ChargeShare
 from ..means.clipped_mean import ClippedMean
 from ..options import BuildContext, Options
@@ -127,7 +127,7 @@ def rescaled(points: NDArray[np.float64], ratios: Sequence[Fraction | None]) -> 
 
 
 @dataclass(frozen=True)
-class LearnedScales(MechanismBase):
+class LearnedScales(Mechanism):
     """Mechanism that divides features by scales of their own records, then runs a mechanism for points of equal scales.
 
     Parameters

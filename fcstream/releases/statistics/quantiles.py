@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid, exact
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
@@ -82,7 +82,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 @dataclass(frozen=True)
-class Quantiles(MechanismBase):
+class Quantiles(Mechanism):
     """Mechanism for quantiles: it draws a noisy number of records, then each quantile with an equal share of the rest.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...stream.lattice import MAX_COORDINATE, exact
 from ...stream.totals import Totals
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, pairs_of
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, pairs_of
 from ..intervals import lattice_half_width
 from ..options import BuildContext, Options
 from .columns import Column
@@ -168,7 +168,7 @@ class SumCounter:
 
 
 @dataclass(frozen=True)
-class NoisySum(MechanismBase):
+class NoisySum(Mechanism):
     """The sum of every feature plus discrete Gaussian noise.
 
     Two ways are compared by public numbers, and the one with the smaller sum of variances is taken. ``weight = 0``:

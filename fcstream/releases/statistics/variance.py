@@ -20,7 +20,7 @@ from ...noise.samplers import Noise
 from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
 from ..averages import ball_squared, gaussian_variance, norm_quantile, to_center
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread, pairs_of
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, Spread, pairs_of
 from ..core_stage import ChargeShare, normal_above
 from ..intervals import TWO_SIDED
 from ..means.mean import RecentredMean
@@ -123,7 +123,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @dataclass(frozen=True)
-class Variance(MechanismBase):
+class Variance(Mechanism):
     """Mechanism for the variance of each coordinate.
 
     It sums the squared offsets from a private mean over the points in a ball around that mean, and divides the noisy

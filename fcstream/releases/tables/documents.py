@@ -16,7 +16,7 @@ from ...stream.lattice import Grid
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts
 from ...synthetic.mixtures import UNIT, TableMixture, draw
-from ..base import Counter, MechanismBase, Outcome, Release, ReleaseValues, Track
+from ..base import Counter, Mechanism, Outcome, Release, ReleaseValues, Track
 from ..long_form import HOLDS, LongRow, long_form
 
 MAX_ROWS = 10**8
@@ -27,7 +27,7 @@ USELESS = 0.05
 """Root-mean-square error of two-way marginals from which a table says too little: independent columns do as well."""
 
 
-class TableMechanism(MechanismBase):
+class TableMechanism(Mechanism):
     """Base class of all releases of synthetic rows, with their counter and the form in which they are published.
 
     Privacy

@@ -22,7 +22,7 @@ from ...stream.lattice import Grid
 from ...synthetic.codes import Codes
 from ...synthetic.counts import ContingencyTables, PairPanes, TablePanes
 from ..averages import gaussian_variance
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..intervals import count_half_width, lattice_half_width
 from ..options import BuildContext, Options
 
@@ -99,7 +99,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 @dataclass(frozen=True)
-class Marginals(MechanismBase):
+class Marginals(Mechanism):
     """Mechanism that adds discrete Gaussian noise to every cell of every table, then makes all tables agree.
 
     Making the tables agree also reduces the noise.

@@ -20,7 +20,7 @@ from ...synthetic.cells import MAX_AXES
 from ...synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts, RegionView, ball_cells
 from ...synthetic.mixtures import to_simplex
 from ..averages import BallAverage, check_noise, gaussian_variance, noisy_products
-from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, min_gaussian
 from ..options import BuildContext, Options
@@ -114,7 +114,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 @dataclass(frozen=True)
-class Points(MechanismBase):
+class Points(Mechanism):
     """Mechanism that releases weighted points: it adds noise to moments, then to a count and a sum in every cell.
 
     The cells divide the public ball along the leading directions of the noisy moments.

@@ -15,7 +15,7 @@ from ...errors import ConfigError
 from ...ledgers.base import Charge
 from ...noise.samplers import Noise
 from ...stream.lattice import Grid
-from ..base import Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..options import BuildContext, Options
 from .growing import PublicBox, Tree, TreeMechanism, box_of
@@ -80,7 +80,7 @@ def _built(rho_nano: int, box: PublicBox) -> TreeMechanism:
 
 
 @dataclass(frozen=True)
-class OfTree(MechanismBase):
+class OfTree(Mechanism):
     """Base class of releases that follow from one tree of the public ranges; a subclass says by `told` what is told.
 
     Parameters

@@ -17,6 +17,7 @@ from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import normal_tail
 from fcstream.planning.plan import plan
+from fcstream.releases.base import Mechanism
 from fcstream.releases.record_gate import GatedCounter, GatedMechanism, RecordGate, tail_margin
 
 ONE_WINDOW = {"end": "1970-01-01T00:00:10Z"}
@@ -420,3 +421,8 @@ def test_users_who_came_after_the_first_draw_are_counted_by_the_second(tmp_path,
     engine.abort()
     assert (release.status, release.reason) == ("refused", "too_many")
     assert release.rho == 0.5  # nothing goes back after a second draw
+
+
+def test_a_gate_asks_its_mechanism_for_whatever_has_a_default():
+    """A default that was forgotten here would answer for the mechanism behind it."""
+    assert {name for name in vars(Mechanism) if name[0] != "_"} <= set(vars(GatedMechanism))

@@ -11,7 +11,7 @@ from support.helpers import sample
 from fcstream import Engine, Noise, PrivacyLoss, SeededEntropy, register_release
 from fcstream.planning.truths import yardstick_of
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.base import Forecast, MechanismBase, Outcome, Release
+from fcstream.releases.base import Forecast, Mechanism, Outcome, Release
 from fcstream.releases.intervals import count_half_width
 from fcstream.releases.long_form import long_form
 from fcstream.releases.options import Options
@@ -32,7 +32,7 @@ class HalvesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 @dataclass(frozen=True)
-class Halves(MechanismBase):
+class Halves(Mechanism):
     """A record lies in one half of each feature, so the squared sensitivity is the number of features."""
 
     loss: PrivacyLoss
