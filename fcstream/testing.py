@@ -395,6 +395,16 @@ class SinkContract:
         assert sink.missing(sent)[-2:] == sent[1:]
         sink.close()
 
+    def test_the_last_release_is_of_the_streams_that_are_asked_for(self, tmp_path: Path) -> None:
+        sink = self.make(tmp_path)
+        sent = [sample_release(i) for i in range(2)]
+        sink.write(sent)
+        last = sink.last_of(lambda name: name == "sample")
+        assert last == (sent[1] if sink.finds_streams else sink.last())
+        assert last in (None, sent[1])
+        assert sink.last_of(lambda name: name == "another") is None
+        sink.close()
+
     def test_several_answers_of_a_window_are_releases_of_their_own(self, tmp_path: Path) -> None:
         sent = [
             replace(sample_release(index), name=name, place=place)
@@ -525,9 +535,19 @@ class SourceContract:
             assert [row for row in found if row[1] < end] == mine[first:last]
         source.close()
 
+    def test_a_source_that_rewinds_gives_again_what_was_not_committed(self, tmp_path: Path) -> None:
+        source = self.make(tmp_path)
+        self.send(tmp_path, [b"%d" % i for i in range(10)])
+        found = self.drain(source, 10)
+        if source.rewind():
+            assert source.prefetch(0.1)  # only what lies in a store of its own can be given again
+            assert self.drain(source, 10) == found
+        source.close()
+
     def test_an_empty_source_has_nothing(self, tmp_path: Path) -> None:
         source = self.make(tmp_path)
         assert source.poll(10, 0.1) == []
         assert not source.behind(source.ends())
+        assert (source.gaps(), source.take_refused(), source.has_ended, source.duplicates) == ([], {}, False, 0)
         source.commit({})
         source.close()
