@@ -1,9 +1,9 @@
 """Numbers of things, and lengths of time, in the sentences of messages."""
 
 
-def many(number: int, thing: str) -> str:
+def many(number: int, noun: str) -> str:
     """Return a number of things, ``1 window`` or ``2 windows``."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def were(number: int) -> str:
