@@ -19,9 +19,9 @@ from ..config.job import FINDER
 from ..config.key_discovery import LONGEST_KEY, is_key
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch, Rejection
+from ..formats.cells import Role, read
 from ..formats.rejections import rejected_at
 from ..formats.rows import read_moment
-from ..formats.texts import plain_texts
 from ..ledgers import Ledger, Terms, open_ledger, open_ledgers
 from ..ledgers.base import max_loss, part_name
 from ..ledgers.history import utc
@@ -335,16 +335,14 @@ class DiscoveringEngine(KeyedEngine):
         """Return the records that are in time for their window and have a possible key; the others are rejected."""
         if batch.keys is None:
             raise ConfigError("must have keys", "batch")
-        texts = plain_texts(batch.keys, 4 * LONGEST_KEY)
-        fine = np.fromiter((text is not None and is_key(text) for text in texts), np.bool_, len(texts))
+        keys, odd = read(batch.keys, Role("label", max_bytes=4 * LONGEST_KEY))
+        fine = np.array([i not in odd and is_key(key) for i, key in enumerate(keys.tolist())], np.bool_)
         rejections += rejected_at("unknown_key", batch.positions[~fine], self.job.schema.key)
         if identified:
             is_duplicate = ~self._seen.fresh(batch.positions) & fine
             reject(rejections, is_duplicate, batch, "duplicate")
             fine &= ~is_duplicate
-        keys = np.empty(len(texts), np.object_)
-        keys[:] = texts
-        rows = _Rows(replace(batch, keys=keys), arrivals, np.zeros(len(texts), np.int64)).pick(fine)
+        rows = _Rows(replace(batch, keys=keys), arrivals, np.zeros(len(keys), np.int64)).pick(fine)
         # Only times are looked at here: whether a value is in its range, the key's engine decides.
         times = replace(rows.batch, values=np.empty((len(rows.windows), 0)))
         found = admit(replace(self.job, grid=self._found.job.grid), times, rows.arrivals)

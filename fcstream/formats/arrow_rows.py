@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import needs_package
 from .batch import Batch, Rejection, Schema, batch_from_cells
-from .cells import LONGEST_LABEL
+from .cells import LONGEST_LABEL, composed_labels
 from .plain_columns import as_array, as_objects
 from .texts import are_overloaded
 
@@ -119,7 +119,7 @@ class ArrowRows:
             found: NDArray[np.object_] = column.to_numpy()
         except self._arrow.ArrowException:  # no Unicode
             return None
-        return None if are_overloaded(found) else found
+        return None if are_overloaded(found) else composed_labels(found)
 
     def _cells(self, column: Any) -> NDArray[Any]:
         """Return a column as a plain one; text that is not UTF-8 becomes a value that every check rejects."""

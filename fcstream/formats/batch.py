@@ -5,8 +5,7 @@ Neither rejections nor messages ever quote a record's content.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,19 +16,18 @@ from numpy.typing import NDArray
 from ..errors import ConfigError
 from .cells import LONGEST_LABEL as LONGEST_LABEL
 from .cells import MAX_TIME_MS as MAX_TIME_MS
-from .cells import TIME_UNITS, Role, composed_labels, read, read_cell
+from .cells import TIME_UNITS, Role, read
 from .cells import Milliseconds as Milliseconds
 from .cells import parse_iso8601 as parse_iso8601
 from .cells import parse_number as parse_number
 from .cells import parse_time as parse_time
 from .envelopes import AskedFields, EnvelopeField, asked_fields
 from .paths import FieldPath
-from .plain_columns import as_objects
+from .plain_columns import as_array
 from .positions import SeenPositions as SeenPositions
 from .rejections import Rejection as Rejection
 from .rejections import tallied, total
 from .texts import UnusableRecord as UnusableRecord
-from .texts import are_overloaded, is_overloaded, plain_texts
 
 MEANINGS = {
     "broken_record": "no JSON object on the line, or a wrong number of cells",
@@ -212,7 +210,7 @@ class Schema:
         missing, optional = self.missing.get(name, frozenset()), name in self.optional
         if name in self.labels:
             size, reason = self.texts.get(name), bad_label(self, name)
-            return Role("label", missing=missing, optional=optional, max_bytes=size, reason=reason)
+            return Role("label", missing=missing, optional=optional, as_text=as_text, max_bytes=size, reason=reason)
         if name in self.levels:
             codes = self.levels[name]
             if places and not any(type(level) is int for level in codes):
@@ -226,6 +224,11 @@ class Schema:
     def roles(self, *, places: bool = False) -> dict[str, Role]:
         """Return the role of each field."""
         return {name: self.role(name, places=places) for name in (self.time, *self.features, *self.labels)}
+
+    def message_roles(self, *, as_text: bool = False) -> dict[str, Role]:
+        """Return the role of each field of messages, in which a NaN was written by hand; in CSV all comes `as_text`."""
+        roles = {name: self.role(name, as_text=as_text, nan="not_finite") for name in (*self.features, *self.labels)}
+        return {self.time: self.role(self.time, as_text=as_text, nan="bad_time")} | roles
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -243,10 +246,10 @@ class Schema:
         return self.order if self.texts else self.features
 
     def labeled(self, batch: Batch, columns: Sequence[NDArray[np.object_]]) -> Batch:
-        """Give a batch the columns of its labels, ids and keys in normal form C."""
+        """Give a batch the columns of its labels."""
         found = dict(zip(self.labels, columns, strict=True))
-        batch.users = None if self.user is None else composed_labels(found[self.user])
-        batch.keys = None if self.key is None else composed_labels(found[self.key])
+        batch.users = None if self.user is None else found[self.user]
+        batch.keys = None if self.key is None else found[self.key]
         batch.texts = {name: found[name] for name in self.texts}
         return batch
 
@@ -259,128 +262,61 @@ def _written(place: FieldPath | EnvelopeField) -> str:
     return place.column if isinstance(place, FieldPath) else place.text
 
 
-def plain_labels(values: Sequence[Any], name: str, schema: Schema) -> NDArray[np.object_]:
-    """Read a whole column of users' ids, keys or texts; None or empty for rows that need the slow path."""
-    if name not in schema.texts:
-        return as_objects(values)
-    absent = schema.missing.get(name)
-    if absent:
-        values = [None if type(value) is str and value.strip() in absent else value for value in values]
-    return as_objects(plain_texts(values, schema.texts[name]))
-
-
 def batch_from_cells(
     schema: Schema,
-    columns: Mapping[str, NDArray[Any]],
+    columns: Mapping[str, NDArray[Any] | Sequence[Any]],
     positions: NDArray[np.int64] | None = None,
     roles: Mapping[str, Role] | None = None,
     read_already: Collection[str] = (),
 ) -> Batch:
-    """Make a batch of plain columns (n,), one for each field of a schema.
+    """Make a batch of plain columns or lists (n,), one for each field of a schema.
 
     Positions are numbers of rows, and roles those of `Schema.roles`, unless they are given. Labels that are
     `read_already` are taken as they are. What is wrong in a row is told of the first of time, features and labels.
     """
     n, roles, labels = len(columns[schema.time]), roles or schema.roles(), schema.labels
+    positions = np.arange(n) if positions is None else positions
     found: dict[str, NDArray[Any]] = {}
-    why: dict[int, Rejection] = {}
+    wrong: list[tuple[str, str]] = []
+    why = np.full(n, -1)
     values, places = np.empty((n, len(schema.features))), {name: k for k, name in enumerate(schema.features)}
     for name in reversed((schema.time, *schema.features, *labels)):
-        cells, odd = (columns[name], {}) if name in read_already else read(columns[name], roles[name])
+        cells, odd = (as_array(columns[name]), {}) if name in read_already else read(columns[name], roles[name])
         if name in places:  # while they are in the processor's caches
             values[:, places[name]] = cells
         else:
             found[name] = cells
-        for i, reason in odd.items():
-            why[i] = Rejection(reason, i if positions is None else int(positions[i]), name)
-    batch = Batch(found[schema.time], values, np.arange(n) if positions is None else positions)
+        for reason in set(odd.values()):
+            why[[i for i, each in odd.items() if each == reason]] = len(wrong)
+            wrong.append((reason, name))
+    batch = Batch(found[schema.time], values, positions)
+    good = why < 0
     if labels:
-        schema.labeled(batch, [found[name] for name in labels])
-    if not why:
-        return batch
-    good = np.ones(n, np.bool_)
-    good[list(why)] = False
-    return batch.pick(good, tallied(why[i] for i in sorted(why)))
+        columns_of = [found[name] for name in labels]
+        if wrong:
+            columns_of = [column[good] for column in columns_of]
+            batch = batch.pick(good)
+        schema.labeled(batch, columns_of)
+    elif wrong:
+        batch = batch.pick(good)
+    if wrong:
+        batch.rejections = _told(wrong, why[~good], positions[~good])
+    return batch
 
 
-def batch_from_rows(
-    rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
-) -> Batch:
-    """Make a batch on the slow path: one record at a time, with the exact reason of each rejection.
-
-    It must accept exactly what `batch_from_columns` accepts, since otherwise the fate of one record would depend on its
-    neighbors. `texts`: numbers come as text. Decoders let no text of a time pass where none may be.
-    """
-    times: list[int] = []
-    values: list[list[float]] = []
-    labels: list[list[str | None]] = []
-    kept: list[int] = []
-    rejections: list[Rejection] = []
-    refusals: Counter[tuple[str, int, str]] = Counter()
-    roles = {name: schema.role(name, as_text=texts, nan="not_finite") for name in (*schema.features, *schema.labels)}
-    roles[schema.time] = schema.role(schema.time, as_text=True, nan="bad_time")
-    for position, row in zip(positions, rows, strict=True):
-        if isinstance(row, Rejection):
-            rejections.append(row)
-            continue
-        name = schema.time
-        try:
-            time = read_cell(row.get(name), roles[name])
-            numbers = []
-            for name in schema.features:
-                numbers.append(read_cell(row.get(name), roles[name]))
-            texts_of = []
-            for name in schema.labels:
-                texts_of.append(read_cell(row.get(name), roles[name]))
-        except UnusableRecord as refused:
-            refusals[refused.reason, position, name] += 1
-            continue
-        times.append(time)
-        values.append(numbers)
-        labels.append(texts_of)
-        kept.append(position)
-    batch = Batch(
-        np.array(times, np.int64),
-        np.array(values, np.float64).reshape(len(values), len(schema.features)),
-        np.array(kept, np.int64),
-        tallied([*rejections, *(Rejection(*each, count) for each, count in refusals.items())]),
+def _told(wrong: Sequence[tuple[str, str]], why: NDArray[np.int64], positions: NDArray[np.int64]) -> list[Rejection]:
+    """Return the rejections of rows, each by what is `wrong` and its position, equal ones as one."""
+    places = (positions - positions.min()) * len(wrong) + why
+    _, firsts, counts = np.unique(places, return_index=True, return_counts=True)
+    return tallied(
+        Rejection(wrong[why[first]][0], int(positions[first]), wrong[why[first]][1], count)
+        for first, count in sorted(zip(firsts.tolist(), counts.tolist(), strict=True))
     )
-    return schema.labeled(batch, [as_objects([row[k] for row in labels]) for k in range(len(schema.labels))])
 
 
 def bad_label(schema: Schema, name: str) -> str:
     """Return the reason for which a label of this name is rejected."""
     return "not_a_text" if name in schema.texts else "bad_user" if name == schema.user else "unknown_key"
-
-
-def batch_from_columns(
-    timestamps: NDArray[np.float64],
-    columns: Sequence[NDArray[np.float64]],
-    positions: NDArray[np.int64],
-    schema: Schema,
-    labels: Sequence[NDArray[np.object_]],
-) -> tuple[Batch, NDArray[np.int64]]:
-    """Make a batch on the fast path, from whole columns of numbers (times in ms) and of labels as text.
-
-    A number that is missing or unusual is NaN, a label (see `plain_labels`) None or empty. Returns
-    the batch of complete rows and the indices of the other rows, which need the slow path.
-    """
-    values = np.empty((len(positions), len(columns)))
-    for k, column in enumerate(columns):
-        values[:, k] = column
-    with np.errstate(invalid="ignore"):
-        good = np.isfinite(values).all(axis=1) & (np.abs(timestamps) <= MAX_TIME_MS)
-    for label in labels:
-        cells = label.tolist()
-        if all(cells) and max(map(len, cells), default=0) <= LONGEST_LABEL and not are_overloaded(cells):
-            continue
-        usable = (text is not None and 0 < len(text) <= LONGEST_LABEL and not is_overloaded(text) for text in cells)
-        good &= np.fromiter(usable, np.bool_, len(cells))
-    if good.all():
-        batch = Batch(np.floor(timestamps).astype(np.int64), values, positions)
-        return schema.labeled(batch, labels), np.empty(0, np.int64)
-    batch = Batch(np.floor(timestamps[good]).astype(np.int64), values[good], positions[good])
-    return schema.labeled(batch, [label[good] for label in labels]), np.flatnonzero(~good)
 
 
 def merge(first: Batch, second: Batch) -> Batch:

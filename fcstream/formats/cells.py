@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .plain_columns import as_objects, cells_of
-from .texts import UnusableRecord, are_overloaded, composed, is_overloaded, is_whole, parse_text, plain_texts
+from .texts import MAX_JOINED, UnusableRecord, are_overloaded, composed, is_overloaded, is_text, is_whole, parse_text
 
 TIME_UNITS = ("ms", "s", "us", "ns", "iso8601")
 PER_MILLISECOND = {"us": 10**3, "ns": 10**6}
@@ -43,6 +44,11 @@ _MAX_DIGITS = 1000  # of a decimal number that is written out
 TRUTH = ("false", "true")
 BOOLEAN = {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
 """The codes of a Boolean."""
+_HALF = "\ud800"
+"""Stands for texts that are too many to be looked at together."""
+_EXACT_SECONDS = 2.0**38
+"""Whole numbers of seconds below it are the same milliseconds as floats."""
+_HASHED = frozenset((str, bytes, int, float, bool, type(None)))
 _DATES = frozenset("YMWD")
 """Units of numpy's moments that are dates."""
 
@@ -65,7 +71,7 @@ class Role(NamedTuple):
     optional : bool
         Whether there need not be a value.
     as_text : bool
-        Whether numbers and times in numbers may come as text.
+        Whether numbers and times in numbers may come as text, and ids as bytes that are no Unicode.
     max_bytes : int or None
         Most bytes of a text; None: it is an id or a key.
     reason : str
@@ -126,7 +132,7 @@ def read_cell(cell: Any, role: Role) -> Any:
 
 
 def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
-    """Read a plain column (see `fcstream.formats.plain_columns`), cell by cell only what its type does not settle.
+    """Read a plain column (see `fcstream.formats.plain_columns`) or a list, cell by cell only what is not as usual.
 
     Returns
     -------
@@ -139,21 +145,24 @@ def read(column: Any, role: Role) -> tuple[NDArray[Any], dict[int, str]]:
     ------
     Specification 13.5.
     """
+    if not isinstance(column, np.ndarray):
+        return _listed(column, role)
     if type(column) is np.ndarray and (settled := _settled(column, role)) is not None:
         return settled, {}
     way = {"time": _times, "number": _numbers, "code": _codes, "label": _labels}[role.kind]
-    return way(column, np.ma.getdata(column), np.ma.getmaskarray(column), role)
+    found = way(column, np.ma.getdata(column), np.ma.getmaskarray(column), role)
+    return _listed(cells_of(column), role) if found is None else found
 
 
 def _times(
     column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
-) -> tuple[NDArray[Any], dict[int, str]]:
+) -> tuple[NDArray[Any], dict[int, str]] | None:
     kind = cells.dtype.kind
     if kind == "O":
-        return _each(cells, nulls, role, np.zeros(len(cells), np.int64))
+        return None
     if kind in "mM":
         nulls = nulls | np.isnat(cells)
-    if kind == "f":
+    if kind == "f" and role.nan == "missing":
         nulls = nulls | np.isnan(cells)
     is_read = (role.dates or not is_date(cells.dtype)) if kind == "M" else role.unit != "iso8601"
     if is_read and kind == "M":
@@ -170,30 +179,25 @@ def _times(
 
 def _numbers(
     column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
-) -> tuple[NDArray[Any], dict[int, str]]:
+) -> tuple[NDArray[Any], dict[int, str]] | None:
     kind = cells.dtype.kind
-    if kind in "iuf":
-        values = np.ma.filled(column.astype(np.float64), math.nan) if nulls.any() else cells.astype(np.float64)
-        absent = np.zeros(len(cells), np.bool_) if role.optional else nulls | np.isnan(values)
-        good = ~np.isinf(values)
-        if role.doubles is not None and kind == "f":
-            values = role.doubles(values, cells.dtype)
-        return values, _odd(good, absent, "not_finite")
-    if kind == "O" and set(map(type, cells.tolist())) <= {float, int}:
-        try:
-            return read(np.ma.array(cells.astype(np.float64), mask=nulls), role)
-        except OverflowError:
-            pass
-    return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(len(cells)))
+    if kind not in "iuf":
+        return None
+    values = np.ma.filled(column.astype(np.float64), math.nan) if nulls.any() else cells.astype(np.float64)
+    absent = nulls | np.isnan(values) if role.nan == "missing" else nulls
+    good = np.isfinite(values) | absent
+    if role.doubles is not None and kind == "f":
+        values = role.doubles(values, cells.dtype)
+    return values, _odd(good, np.zeros(len(cells), np.bool_) if role.optional else absent, "not_finite")
 
 
 def _codes(
     column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
-) -> tuple[NDArray[Any], dict[int, str]]:
-    if cells.dtype.kind not in "iufb" or len(cells) <= 64:
-        return _each(as_objects(cells_of(cells)), nulls, role, np.zeros(len(cells)))
+) -> tuple[NDArray[Any], dict[int, str]] | None:
+    if cells.dtype.kind not in "iufb" or len(cells) <= _FEW:
+        return None
     some, places = _different(cells)
-    codes, wrong = read(as_objects(some.tolist()), role)
+    codes, wrong = _listed(some.tolist(), role)
     odd = {int(i): wrong[code] for i, code in enumerate(places.tolist()) if code in wrong} if wrong else {}
     return _with_nulls(codes.astype(np.float64)[places.reshape(-1)], odd, nulls, role)
 
@@ -212,13 +216,10 @@ def _different(cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 def _labels(
     column: Any, cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role
-) -> tuple[NDArray[Any], dict[int, str]]:
-    if cells.dtype.kind in "iu" and not role.missing:
-        return _with_nulls(as_objects(list(map(str, cells.tolist()))), {}, nulls, role)
-    listed = cells_of(cells)
-    if cells.dtype.kind == "O" and not nulls.any() and (usual := _usual_labels(listed, role)) is not None:
-        return usual, {}
-    return _each(as_objects(listed), nulls, role, as_objects([""] * len(cells)))
+) -> tuple[NDArray[Any], dict[int, str]] | None:
+    if cells.dtype.kind not in "iu" or role.missing:
+        return None
+    return _with_nulls(as_objects(list(map(str, cells.tolist()))), {}, nulls, role)
 
 
 def composed_labels(labels: NDArray[np.object_]) -> NDArray[np.object_]:
@@ -240,6 +241,9 @@ def _settled(cells: NDArray[Any], role: Role) -> NDArray[Any] | None:
         if kind == "f" and not np.isfinite(values).all():
             return None
         return role.doubles(values, cells.dtype) if role.doubles is not None and kind == "f" else values
+    if role.kind == "time" and kind == "f" and role.unit in ("ms", "s"):
+        times, good = _float_times(cells.astype(np.float64, copy=False), role.unit)
+        return times if good.all() else None
     if role.kind == "time" and kind in "iuM":
         unit = np.datetime_data(cells.dtype) if kind == "M" else (role.unit, 1)
         if unit not in _SCALES or (kind == "M" and np.isnat(cells).any()):
@@ -249,30 +253,144 @@ def _settled(cells: NDArray[Any], role: Role) -> NDArray[Any] | None:
     return None
 
 
-def _usual_labels(cells: list[Any], role: Role) -> NDArray[np.object_] | None:
-    """Return labels that are all texts of a usual length; None if some must be looked at."""
-    if not set(map(type, cells)) <= {str} or role.missing:
-        return None
-    if role.max_bytes is not None:
-        texts = plain_texts(cells, role.max_bytes)
-        return as_objects(texts) if all(texts) else None
-    sizes = list(map(len, cells))
-    if min(sizes, default=1) == 0 or max(sizes, default=1) > LONGEST_LABEL or are_overloaded(cells):
-        return None
-    return as_objects(cells)
-
-
-def _each(
-    cells: NDArray[Any], nulls: NDArray[np.bool_], role: Role, values: NDArray[Any]
-) -> tuple[NDArray[Any], dict[int, str]]:
-    """Read cells one by one into an array."""
+def _listed(cells: Sequence[Any], role: Role) -> tuple[NDArray[Any], dict[int, str]]:
+    """Read Python objects: those that are as usual at once, of the others equal ones once."""
+    way = {"time": _usual_times, "number": _usual_numbers, "code": _usual_codes, "label": _usual_labels}[role.kind]
+    values, good = way(cells, role)
     odd: dict[int, str] = {}
-    for i, (cell, is_null) in enumerate(zip(cells, nulls.tolist(), strict=True)):
-        try:
-            values[i] = read_cell(None if is_null else cell, role)
-        except UnusableRecord as refused:
-            odd[i] = refused.reason
+    if good.all():
+        return values, odd
+    known: dict[Any, tuple[Any, str]] = {}
+    nothing = "" if role.kind == "label" else 0
+    for i in np.flatnonzero(~good).tolist():
+        cell = cells[i]
+        key = (type(cell), cell) if type(cell) in _HASHED else None
+        found = None if key is None else known.get(key)
+        if found is None:
+            try:
+                found = read_cell(cell, role), ""
+            except UnusableRecord as refused:
+                found = None, refused.reason
+            if key is not None:
+                known[key] = found
+        if found[1]:
+            odd[i] = found[1]
+        values[i] = nothing if found[1] else found[0]
     return values, odd
+
+
+Usual = tuple[NDArray[Any], NDArray[np.bool_]]
+"""Values, and which of them are right; the other cells need a look of their own."""
+
+
+def _usual_times(cells: Sequence[Any], role: Role) -> Usual:
+    n, unit = len(cells), role.unit
+    if unit == "iso8601":
+        found = np.fromiter((_iso_or_nan(cell, role.dates) for cell in cells), np.float64, n)
+        return np.nan_to_num(found).astype(np.int64), ~np.isnan(found)
+    if role.as_text:
+        numbers = _all_numbers(cells, int)
+        if numbers is None and unit not in PER_MILLISECOND:
+            numbers = _all_numbers(cells, float)
+        if numbers is not None:
+            return _usual_ticks(numbers, unit)
+        cells = list(map(_number_or_none, cells))
+    kinds = set(map(type, cells))
+    if kinds == {Milliseconds}:
+        unit, kinds = "ms", {int}
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return _usual_ticks(np.array(cells, np.int64), unit)
+    if unit not in PER_MILLISECOND:
+        return _usual_ticks(floats_of(cells), unit)
+    is_whole = np.fromiter((type(cell) is int and abs(cell) < _FAR for cell in cells), np.bool_, n)
+    ticks = [cell if good else 0 for cell, good in zip(cells, is_whole.tolist(), strict=True)]
+    times, good = _usual_ticks(np.array(ticks, np.int64), unit)
+    return times, good & is_whole
+
+
+def _usual_ticks(ticks: NDArray[Any], unit: str) -> Usual:
+    if ticks.dtype.kind == "i":
+        return ticks_to_ms(ticks, *_SCALES[unit, 1])
+    times, good = _float_times(ticks, unit)
+    if unit == "s":
+        good &= np.abs(np.nan_to_num(ticks)) < _EXACT_SECONDS
+    return times, good
+
+
+def _iso_or_nan(text: Any, dates: bool) -> float:
+    if type(text) is not str or not 0 < len(text) <= LONGEST_LABEL:
+        return math.nan
+    try:
+        return float(parse_iso8601(text, dates=dates))
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _usual_numbers(cells: Sequence[Any], role: Role) -> Usual:
+    values = _all_numbers(cells, float) if role.as_text else None
+    if values is None:
+        values = floats_of(list(map(_number_or_none, cells)) if role.as_text else cells)
+    return values, np.isfinite(values)
+
+
+def _all_numbers(cells: Sequence[Any], make: type) -> NDArray[Any] | None:
+    """Convert cells that are all texts of numbers of a type; None if some are none."""
+    try:
+        longest = max(map(len, cells), default=0)
+        if longest > LONGEST_LABEL or longest * len(cells) > MAX_JOINED or "_" in "".join(cells):
+            return None
+        return np.fromiter(map(make, cells), np.int64 if make is int else np.float64, len(cells))
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _number_or_none(cell: Any) -> Any:
+    if type(cell) is not str or len(cell) > LONGEST_LABEL:
+        return None if type(cell) is str else cell
+    try:
+        return int(cell.strip()) if _WHOLE.fullmatch(cell.strip()) else parse_number(cell)
+    except UnusableRecord:
+        return None
+
+
+def floats_of(cells: Sequence[Any]) -> NDArray[np.float64]:
+    """Convert ints and floats; NaN for anything else."""
+    if set(map(type, cells)) <= {int, float}:
+        with suppress(OverflowError):
+            return np.fromiter(cells, np.float64, len(cells))
+    return np.fromiter(map(_float_or_nan, cells), np.float64, len(cells))
+
+
+def _float_or_nan(value: Any) -> float:
+    try:
+        return float(value) if type(value) in (int, float) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def _usual_codes(cells: Sequence[Any], role: Role) -> Usual:
+    if set(map(type, cells)) != {str}:
+        return np.zeros(len(cells)), np.zeros(len(cells), np.bool_)
+    values = np.fromiter(map(role.codes.get, cells, repeat(math.nan)), np.float64, len(cells))
+    return values, ~np.isnan(values)
+
+
+def _usual_labels(cells: Sequence[Any], role: Role) -> Usual:
+    kinds, most = set(map(type, cells)), role.max_bytes or LONGEST_LABEL
+    if kinds == {int} and not role.missing and max(map(abs, cells)) < EXACT:
+        cells, kinds = list(map(str, cells)), {str}
+    if kinds == {str} and not role.missing and (longest := max(map(len, cells))) <= most and all(cells):
+        joined = "".join(cells) if longest * len(cells) <= MAX_JOINED else _HALF
+        if joined.isascii():
+            return as_objects(cells), np.ones(len(cells), np.bool_)
+        if role.max_bytes is None and is_text(joined, role.as_text) and not are_overloaded(cells):
+            return as_objects(list(map(composed, cells))), np.ones(len(cells), np.bool_)
+    usual = (
+        type(cell) is str and 0 < len(cell) <= most and cell.isascii() and not says_missing(cell, role.missing)
+        for cell in cells
+    )
+    return as_objects(cells), np.fromiter(usual, np.bool_, len(cells))
 
 
 def _with_nulls(
@@ -281,8 +399,7 @@ def _with_nulls(
     """Give the rows of nulls what a null is in a role."""
     if nulls.any():
         rows = np.flatnonzero(nulls)
-        nothing = as_objects([""]) if role.kind == "label" else np.zeros(1)
-        (value,), wrong = _each(as_objects([None]), np.ones(1, np.bool_), role, nothing)
+        (value,), wrong = _listed([None], role)
         values[rows] = value
         odd = {i: reason for i, reason in odd.items() if not nulls[i]}
         odd |= dict.fromkeys(rows.tolist(), wrong[0]) if wrong else {}
@@ -324,6 +441,8 @@ def _is_nan(value: Any) -> bool:
 
 
 def _time(value: Any, role: Role) -> int:
+    if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
+        raise UnusableRecord("bad_time")  # unread, since all records of a message may share it
     if isinstance(value, bytes):
         value = _decoded(value, "bad_time")
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -366,7 +485,7 @@ def _ticks(value: Any, role: Role) -> Any:
     if isinstance(value, str):
         if not role.as_text:
             raise ValueError
-        value = int(value) if _WHOLE.fullmatch(value.strip()) else parse_number(value)
+        value = int(value.strip()) if _WHOLE.fullmatch(value.strip()) else parse_number(value)
     if isinstance(value, Decimal):
         if value.adjusted() > 40:
             raise ValueError
@@ -375,6 +494,8 @@ def _ticks(value: Any, role: Role) -> Any:
 
 
 def _number(value: Any, role: Role) -> float:
+    if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
+        raise UnusableRecord("not_a_number")
     if isinstance(value, bytes):
         value = _decoded(value, "not_a_number")
     if isinstance(value, str) and not role.as_text:
@@ -409,9 +530,10 @@ def _label(value: Any, role: Role) -> str:
         raise UnusableRecord("missing")
     if isinstance(text, bytes) and len(text) <= LONGEST_LABEL:  # as good an id as any
         text = text.decode("utf-8", "surrogateescape")
-    if not isinstance(text, str) or len(text) > LONGEST_LABEL or is_overloaded(text):
+    or_bytes = role.as_text or isinstance(value, bytes)
+    if not isinstance(text, str) or len(text) > LONGEST_LABEL or is_overloaded(text) or not is_text(text, or_bytes):
         raise UnusableRecord(role.reason)
-    return text
+    return str(composed(text))
 
 
 def _written(value: Any, whole_below: float = math.inf) -> Any:
@@ -575,6 +697,8 @@ def _float_times(times: NDArray[np.float64], unit: str) -> tuple[NDArray[np.int6
             return millis, np.abs(ticks) < (MAX_TIME_MS + 1) * per
         millis = np.floor(np.round(times * 1e6) / 1e3) if unit == "s" else np.floor(times)
         good = np.abs(millis) <= MAX_TIME_MS
+    if good.all():
+        return millis.astype(np.int64), good
     return np.where(good, millis, 0).astype(np.int64), good
 
 

@@ -1,7 +1,6 @@
 """Decoders of lines and messages that hold one record each.
 
-The fast path reads whole columns of numbers. Records that it cannot read take the slow path of `batch`, one by one.
-Both paths accept exactly the same records.
+They hand over columns of cells, which `fcstream.formats.cells` reads; a line that is no record is looked at alone.
 """
 
 from __future__ import annotations
@@ -9,37 +8,25 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, starmap
+from itertools import starmap
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .batch import (
-    Batch,
-    Rejection,
-    Schema,
-    UnusableRecord,
-    batch_from_columns,
-    batch_from_rows,
-    concatenated,
-    merge,
-    plain_labels,
-)
+from .batch import Batch, Rejection, Schema, UnusableRecord, batch_from_cells, concatenated, merge
 from .bounds import READ_AT_ONCE, BeyondBounds
-from .cells import PER_MILLISECOND, read_cell
-from .columns import coded, numbers_of, timestamps_of
+from .cells import parse_number, read_cell
 from .csv_dialect import BOM, COMMAS, CsvDialect
 from .envelopes import Envelope
 from .parsing import BROKEN, decoded, parse_msgpack
-from .rejections import tallied
+from .rejections import rejected_at, tallied
 
 _LONGEST_DIAGNOSIS = 2**16
 SHORT = 64
@@ -118,6 +105,8 @@ class Objects:
         types: list[tuple[str, Any]] = [
             (name, self._kind_of(field)) for name, field in zip(self._names[1:], schema.features, strict=True)
         ]
+        kinds = zip(self._fields, (time_type, *(kind for _, kind in types)), strict=True)
+        self._floats = {name for name, kind in kinds if kind is float}
         for k, name in enumerate(schema.labels):
             self._names.append(f"label{k}")
             self._fields += (name,)
@@ -138,6 +127,7 @@ class Objects:
         self._is_plain = is_numbers and schema.time_unit in ("ms", "s")
         self._pack = struct.Struct(f"{len(self._names)}d").pack
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        self._roles = schema.message_roles()
         self._getters = [operator.attrgetter(name) for name in self._names]
 
     def _kind_of(self, field: str) -> Any:
@@ -167,54 +157,20 @@ class Objects:
         self, decode: Callable[[bytes], Any], lines: list[bytes], positions: NDArray[np.int64]
     ) -> tuple[Batch, NDArray[np.int64]]:
         """Read the lines that are of a decoder's type; returns their batch, and which these are."""
+        columns: Mapping[str, Any]
         if self._is_plain and decode is self._decode_whole:
             packed, fit = decoded(lambda left: starmap(self._pack, map(self._as_tuple, map(decode, left))), lines)
-            table = np.frombuffer(b"".join(packed)).reshape(len(packed), len(self._names)).T
-            times, columns, labels = table[0], table[1:], list[NDArray[np.object_]]()
+            table = np.frombuffer(b"".join(packed)).reshape(-1, len(self._names))
+            columns = dict(zip(self._fields, table.T.copy(), strict=True))
         else:
             records, fit = decoded(partial(map, decode), lines)
-            times, columns = self._columns(records)
-            labels = [
-                plain_labels(list(map(_label_or_none, map(get, records))), name, self._schema)
-                for get, name in zip(self._getters[1 + len(columns) :], self._schema.labels, strict=True)
-            ]
-        some = lines if len(fit) == len(lines) else [lines[i] for i in fit.tolist()]
-        return self._batch(times, columns, labels, some, positions[fit]), fit
-
-    def _batch(
-        self,
-        times: Iterable[Any],
-        columns: Any,
-        labels: Sequence[NDArray[np.object_]],
-        lines: list[bytes],
-        positions: NDArray[np.int64],
-    ) -> Batch:
-        timestamps = timestamps_of(times, len(lines), self._schema)
-        batch, odd = batch_from_columns(timestamps, columns, positions, self._schema, labels)
-        if len(odd) == 0:
-            return batch
-        return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
-
-    def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Any]:
-        """Collect times and features."""
-        n, width = len(records), 1 + len(self._schema.features)
-        schema = self._schema
-        if self._is_plain:
-            table = np.fromiter(chain.from_iterable(map(self._as_tuple, records)), np.float64, n * width)
-            times, *columns = table.reshape(n, width).T
-            return times, columns
-        pairs = zip(self._getters[1:width], schema.features, strict=True)
-        columns = [
-            coded(map(get, records), n, schema.levels.get(name), has_texts=name in schema.missing)
-            for get, name in pairs
-        ]
-        return map(self._getters[0], records), columns
-
-    def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
-        """Read lines of the decoder's type one by one."""
-        records = map(self._decode, lines)
-        rows = [{f: get(record) for f, get in zip(self._fields, self._getters, strict=True)} for record in records]
-        return batch_from_rows(rows, positions, self._schema)
+            columns = {
+                name: np.fromiter(map(get, records), np.float64, len(records))
+                if name in self._floats and decode is self._decode_whole
+                else list(map(get, records))
+                for name, get in zip(self._fields, self._getters, strict=True)
+            }
+        return batch_from_cells(self._schema, columns, positions[fit], self._roles), fit
 
     def _refused(self, lines: Sequence[bytes], positions: Sequence[int]) -> list[Rejection]:
         """Find out why the typed decoder refuses some lines, of short ones that are equal once."""
@@ -245,15 +201,10 @@ class Objects:
             return Rejection("broken_record", position)
         if isinstance(row, dict):
             for name in self._fields:
-                is_time = name == self._schema.time
-                value = row.get(name)
                 try:
-                    nan = "bad_time" if is_time else "not_finite"
-                    read_cell(value, self._schema.role(name, as_text=is_time, nan=nan))
+                    read_cell(row.get(name), self._roles[name])
                 except UnusableRecord as refused:
                     return Rejection(refused.reason, position, name)
-                if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
-                    return Rejection("bad_time", position, name)
         return Rejection("broken_record", position)
 
 
@@ -297,63 +248,42 @@ class CsvRows:
         if dialect.decimal == ",":
             times = () if schema.time_unit == "iso8601" else (schema.time,)
             self._numbers = frozenset({*times, *schema.features}.difference(schema.levels))
+        self._roles = schema.message_roles(as_text=True)
 
     def decode(self, lines: list[bytes], first_position: int, envelopes: Sequence[Envelope] = ()) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
         positions = np.arange(first_position, first_position + len(lines))
         rows = list(map(self._cells, lines))
-        if set(map(len, rows)) != {self._width}:
-            fit = np.fromiter((len(row) == self._width for row in rows), np.bool_, len(rows))
-            others = [row for row in rows if len(row) != self._width]
-            part = self._careful(others, positions[~fit].tolist())
-            rows, positions = [row for row in rows if len(row) == self._width], positions[fit]
-            return merge(self._read(rows, positions), part) if rows else part
-        return self._read(rows, positions)
+        rejections: list[Rejection] = []
+        if self._width == 1 or set(map(len, rows)) != {self._width}:
+            filled = np.array([len(row) != 1 or bool(row[0].strip()) for row in rows], np.bool_)  # no blank line
+            fit = np.array([len(row) == self._width for row in rows], np.bool_) & filled
+            rejections = rejected_at("broken_record", positions[~fit & filled])
+            rows, positions = [rows[i] for i in np.flatnonzero(fit).tolist()], positions[fit]
+        columns = list(zip(*rows, strict=True)) or [()] * self._width
+        cells: dict[str, Sequence[str]] = {name: columns[k] for name, k in zip(self._names, self._columns, strict=True)}
+        cells |= {name: self._points(name, cells[name]) for name in self._numbers}
+        batch = batch_from_cells(self._schema, cells, positions, self._roles)
+        if rejections:
+            batch.rejections = tallied(batch.rejections + rejections)
+        return batch
 
-    def _read(self, rows: list[list[str]], positions: NDArray[np.int64]) -> Batch:
-        """Read rows that have as many cells as the header."""
-        columns = list(zip(*rows, strict=True))
-        picked = [columns[k] for k in self._columns]
-        times: Iterable[Any] = picked[0]
-        if self._schema.time_unit in PER_MILLISECOND:
-            times = map(_whole_or_none, picked[0])
-        elif self._schema.time_unit != "iso8601":
-            times = numbers_of(self._points(picked[0]))
-        numbers = picked[1 : 1 + len(self._schema.features)]
-        batch, odd = batch_from_columns(
-            timestamps_of(times, len(rows), self._schema),
-            [
-                coded(column, len(rows), self._schema.levels[name])
-                if name in self._schema.levels
-                else numbers_of(self._points(column))
-                for name, column in zip(self._schema.features, numbers, strict=True)
-            ],
-            positions,
-            self._schema,
-            [
-                plain_labels(column, name, self._schema)
-                for column, name in zip(picked[1 + len(numbers) :], self._schema.labels, strict=True)
-            ],
-        )
-        if len(odd) == 0:
-            return batch
-        return merge(batch, self._careful([rows[i] for i in odd], positions[odd].tolist()))
-
-    def _points(self, column: Sequence[str]) -> Sequence[str]:
+    def _points(self, name: str, column: Sequence[str]) -> Sequence[str]:
         """Return a column of numbers with decimal points; texts that are no numbers in their stead stay none."""
-        if self._dialect.decimal == ".":
-            return column
+        if absent := self._schema.missing.get(name):
+            return [self._point(cell, absent) for cell in column]
         if any("." in cell for cell in column):
             return list(map(self._dialect.point, column))
         return [cell.replace(",", ".") for cell in column]
 
-    def _point(self, name: str, cell: str) -> str:
+    def _point(self, cell: str, absent: frozenset[str]) -> str:
         """Return a number's cell with a decimal point; nothing for what is no number but stands for no value."""
-        if name not in self._numbers:
-            return cell
         found = self._dialect.point(cell)
-        if cell.strip() in self._schema.missing.get(name, ()) and math.isnan(numbers_of([found])[0]):
-            return ""
+        if cell.strip() in absent:
+            try:
+                parse_number(found)
+            except UnusableRecord:
+                return ""
         return found
 
     def _cells(self, line: bytes) -> list[str]:
@@ -364,32 +294,6 @@ class CsvRows:
             return next(csv.reader([text], delimiter=self._delimiter, strict=True), [])
         except csv.Error:
             return []
-
-    def _careful(self, rows: Sequence[Sequence[str]], positions: Sequence[int]) -> Batch:
-        names = self._names
-        mapped: list[Mapping[str, Any] | Rejection] = []
-        kept: list[int] = []
-        for row, position in zip(rows, positions, strict=True):
-            if len(row) == 1 and not row[0].strip():  # a blank line
-                continue
-            kept.append(position)
-            if len(row) != self._width:
-                mapped.append(Rejection("broken_record", position))
-            else:
-                cells = {name: row[k] for name, k in zip(names, self._columns, strict=True)}
-                if self._numbers:
-                    cells = {name: self._point(name, cell) for name, cell in cells.items()}
-                mapped.append(cells)
-        return batch_from_rows(mapped, kept, self._schema, texts=True)
-
-
-def _label_or_none(value: Any) -> str | None:
-    """Return a text, and a whole number as text; None for what needs a second look."""
-    return value if type(value) is str else str(value) if type(value) is int else None
-
-
-def _whole_or_none(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
 def _lacking(absent: list[str], columns: list[str], dialect: CsvDialect) -> str:

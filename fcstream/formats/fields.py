@@ -6,7 +6,6 @@ the records, and what comes with a message says the `Schema`. What one record ho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -15,42 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import (
-    LONGEST_LABEL,
-    Batch,
-    Milliseconds,
-    Rejection,
-    Schema,
-    UnusableRecord,
-    batch_from_columns,
-    batch_from_rows,
-    concatenated,
-    merge,
-    parse_number,
-    plain_labels,
-)
+from .batch import Batch, Rejection, Schema, batch_from_cells, concatenated
 from .bounds import max_rows
-from .cells import PER_MILLISECOND
-from .columns import code_or_nan, timestamps_of
+from .cells import Role
 from .envelopes import Envelope, EnvelopeField
 from .json_parts import Broken
 from .paths import ABSENT, FieldPath
 from .rejections import rejected_at, tallied
-from .texts import MAX_JOINED
 
-_MANY = 64
-"""Records that are looked at one by one before it pays to look for equal ones."""
 _TOGETHER = 2**14
 """Records whose fields are read together, so that they take little memory beside what they were decoded to."""
-_WHOLE_DIGITS = 10**1000
 _LISTS = frozenset((list, tuple))
-
-
-class _Unusable:
-    """Stands for a value that no check accepts."""
-
-
-_UNUSABLE = _Unusable()
 
 
 def top_fields(schema: Schema, names: Iterable[str]) -> frozenset[str]:
@@ -87,13 +61,18 @@ class RecordReader:
         self._names = (schema.time, *schema.features, *schema.labels)
         self._places = {name: schema.place(name) for name in self._names}
         self._most = max_rows(len(schema.features))
-        odd = {*schema.levels, *schema.missing, *schema.quoted, *schema.optional}
-        times = {schema.time} if schema.time_unit in ("ms", "s") else set()
-        self._floats_only = {*schema.features, *times} - odd
+        self._roles = {texts: self._roles_of(texts) for texts in (False, True)}
         steps = [place.steps[:1] for place in self._places.values() if isinstance(place, FieldPath)]
-        self._is_arrival = self._places[schema.time] == EnvelopeField("broker")
         self._takes_values = () in steps
         self._takes_lists = any(isinstance(step, int) for first in steps for step in first)
+
+    def _roles_of(self, texts: bool) -> dict[str, Role]:
+        """Return the role of each field: what comes with a message is text, or the time at which it came."""
+        roles, envelopes = self._schema.message_roles(as_text=texts), self._schema.message_roles(as_text=True)
+        for name, place in self._places.items():
+            if isinstance(place, EnvelopeField):
+                roles[name] = Role("time") if place.part == "broker" else envelopes[name]
+        return roles
 
     @property
     def is_sliceable(self) -> bool:
@@ -213,52 +192,14 @@ class RecordReader:
             found[name] = step
         return found
 
-    def read_cells(self, cells: Mapping[str, list[Any]], positions: NDArray[np.int64], *, texts: bool = False) -> Batch:
+    def read_cells(
+        self, cells: Mapping[str, Sequence[Any]], positions: NDArray[np.int64], *, texts: bool = False
+    ) -> Batch:
         """Read records of which each field is a column already: by its name n cells, None where it is missing.
 
         Parameters, returns and notes are those of `read`.
         """
-        schema = self._schema
-        columns = {name: self._converted(name, column, texts) for name, column in cells.items()}
-        batch, odd = batch_from_columns(
-            columns[schema.time],
-            [columns[name] for name in schema.features],
-            positions,
-            schema,
-            [columns[name] for name in schema.labels],
-        )
-        if len(odd) > _MANY:
-            odd, rejections = self._without_equals(odd, cells, positions, texts)
-            batch.rejections += rejections
-        if len(odd):
-            careful = [{name: cells[name][i] for name in self._names} for i in odd.tolist()]
-            batch = merge(batch, self._careful(careful, positions[odd].tolist(), texts))
-        batch.rejections = tallied(batch.rejections)
-        return batch
-
-    def _without_equals(
-        self, odd: NDArray[np.int64], cells: Mapping[str, list[Any]], positions: NDArray[np.int64], texts: bool
-    ) -> tuple[NDArray[np.int64], list[Rejection]]:
-        """Reject records whose cells are those of others that are rejected; returns the rest."""
-        groups: dict[Any, list[int]] = {}
-        left: list[int] = []
-        columns = [[cells[name][i] for i in odd.tolist()] for name in self._names]
-        for i, found in zip(odd.tolist(), zip(*columns, strict=True), strict=True):
-            try:
-                groups.setdefault((found, *map(type, found)), []).append(i)
-            except TypeError:  # a list, say
-                left.append(i)
-        rejections: list[Rejection] = []
-        for same in groups.values():
-            why = None
-            if len(same) > 1:
-                row = {name: cells[name][same[0]] for name in self._names}
-                why = next(iter(self._careful([row], [0], texts).rejections), None)
-            if why is None:
-                left += same
-            else:
-                rejections += rejected_at(why.reason, positions[same], why.field)
-        return np.array(sorted(left), np.int64), rejections
+        return batch_from_cells(self._schema, cells, positions, self._roles[texts])
 
     def from_cells(
         self,
@@ -280,45 +221,25 @@ class RecordReader:
         schema, owners = self._schema, np.arange(len(positions))
         if schema.records is not None:
             owners = np.repeat(owners, counts)
-        columns: dict[str, NDArray[Any]] = {}
+        columns: dict[str, Any] = {}
         for name, place in self._places.items():
             if name in inner:
-                columns[name] = self._typed(name, inner[name])
-            elif name in outer:
-                columns[name] = self._typed(name, outer[name])[owners]
-            elif isinstance(place, EnvelopeField) and envelopes:
+                columns[name] = inner[name]
+                continue
+            column = outer.get(name) or [None] * len(positions)
+            if isinstance(place, EnvelopeField) and envelopes:
                 column = place.column(envelopes, schema.topic_separator)
-                columns[name] = self._converted(name, column)[owners]
-            else:
-                columns[name] = self._converted(name, [None] * len(owners))
-        batch, odd_rows = batch_from_columns(
-            columns[schema.time],
-            [columns[name] for name in schema.features],
-            positions[owners],
-            schema,
-            [columns[name] for name in schema.labels],
-        )
-        if len(odd_rows) == 0:
+            columns[name] = column if schema.records is None else [column[owner] for owner in owners.tolist()]
+        batch = self.read_cells(columns, np.arange(len(owners)))
+        if not batch.rejections:
+            batch.positions = positions[owners]
             return batch, []
-        odd = np.unique(owners[odd_rows])
         good = np.ones(len(owners), np.bool_)
-        good[odd_rows] = False
-        return batch.pick(~np.isin(owners[good], odd)), odd.tolist()
-
-    def _typed(self, name: str, column: list[Any] | NDArray[np.float64]) -> NDArray[Any]:
-        """Convert cells that a decoder has read as the types of their field."""
-        if name not in self._floats_only:
-            return self._converted(name, column.tolist() if isinstance(column, np.ndarray) else column)
-        numbers = column if isinstance(column, np.ndarray) else np.fromiter(column, np.float64, len(column))
-        return timestamps_of(numbers, len(column), self._schema) if name == self._schema.time else numbers
-
-    def _converted(self, name: str, column: list[Any], texts: bool = False) -> NDArray[Any]:
-        """Convert cells that are as usual; the others become NaN or None, and get a second look."""
-        if name == self._schema.time:
-            return self._times(column, texts)
-        if name in self._schema.labels:
-            return plain_labels(_texts(column), name, self._schema)
-        return self._numbers(name, column, texts)
+        good[batch.positions] = False
+        odd = np.unique(owners[good])
+        kept = batch.pick(~np.isin(owners[batch.positions], odd))
+        kept.positions = positions[owners[kept.positions]]
+        return kept, odd.tolist()
 
     def _elements(
         self, messages: Sequence[Any], positions: NDArray[np.int64], rejections: list[Rejection]
@@ -384,62 +305,6 @@ class RecordReader:
             column = [other if value is ABSENT else value for value, other in zip(column, around, strict=True)]
         return column
 
-    def _times(self, column: list[Any], texts: bool) -> NDArray[np.float64]:
-        """Return times in milliseconds, NaN where they need a second look."""
-        schema, n = self._schema, len(column)
-        kinds = set(map(type, column))
-        if self._is_arrival and kinds <= {int}:
-            return np.array(column, np.float64)
-        if schema.time_unit == "iso8601":
-            short = (value if type(value) is str and len(value) <= LONGEST_LABEL else None for value in column)
-            return timestamps_of(short, n, schema)
-        if schema.time_unit in PER_MILLISECOND:
-            allowed = texts or isinstance(self._places[schema.time], EnvelopeField)
-            return timestamps_of(map(_whole_or_none, column) if str in kinds and allowed else column, n, schema)
-        if str in kinds and (texts or isinstance(self._places[schema.time], EnvelopeField)):
-            column = [_number_or_nan(value) if type(value) is str else value for value in column]
-            kinds = set(map(type, column))
-        return timestamps_of(_floats(column, kinds), n, schema)
-
-    def _numbers(self, name: str, column: list[Any], texts: bool) -> NDArray[np.float64]:
-        """Return numbers or codes, NaN where they need a second look."""
-        kinds = set(map(type, column))
-        codes = self._schema.levels.get(name)
-        if codes is not None:
-            return np.fromiter((code_or_nan(codes, value) for value in column), float, len(column))
-        if str in kinds and (texts or name in self._schema.quoted):
-            column = [_number_or_nan(value) if type(value) is str else value for value in column]
-            kinds = set(map(type, column))
-        return _floats(column, kinds)
-
-    def _careful(self, rows: list[dict[str, Any]], positions: Sequence[int], texts: bool) -> Batch:
-        """Read records one by one."""
-        for row in rows:
-            for name, value in row.items():
-                row[name] = self._second_look(name, value, texts)
-        return batch_from_rows(rows, positions, self._schema, texts=texts)
-
-    def _second_look(self, name: str, value: Any, texts: bool) -> Any:
-        """Convert one value to what the checks of `batch` know."""
-        schema = self._schema
-        is_long = isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL
-        if is_long and name not in schema.labels and name not in schema.levels:
-            return _UNUSABLE  # unread, since all elements of a message may share it
-        in_envelope = isinstance(self._places[name], EnvelopeField)
-        if name == schema.time:
-            if self._is_arrival:
-                return value if value is None else Milliseconds(value)
-            if in_envelope and isinstance(value, bytes):
-                value = value.decode("utf-8", "replace")
-            is_text = isinstance(value, str) and bool(value.strip())
-            allowed = texts or in_envelope or schema.time_unit == "iso8601"
-            return _UNUSABLE if is_text and not allowed else value
-        if name in schema.labels:
-            return _UNUSABLE if isinstance(value, str) and not is_long and not _is_unicode(value) else value
-        if in_envelope and isinstance(value, bytes):
-            return value.decode("utf-8", "replace")
-        return value
-
 
 def _found(path: FieldPath, values: Sequence[Any], absent: Any = None) -> list[Any]:
     """Return what stands at a path in each value, see `FieldPath.find`; fast where all have the same shape."""
@@ -458,66 +323,3 @@ def _found(path: FieldPath, values: Sequence[Any], absent: Any = None) -> list[A
             is_one = len(steps) == 1 and kinds == {dict}
             return [each.get(step, absent) for each in column] if is_one else list(map(find, values))
     return list(column)
-
-
-def floats_of(column: list[Any]) -> NDArray[np.float64]:
-    """Convert ints and floats; NaN for anything else."""
-    return _floats(column, set(map(type, column)))
-
-
-def _floats(column: list[Any], kinds: set[type]) -> NDArray[np.float64]:
-    """Convert ints and floats; NaN for anything else."""
-    if kinds <= {int, float}:
-        try:
-            return np.array(column, np.float64)
-        except OverflowError:
-            pass
-    return np.fromiter((_float_or_nan(value) for value in column), np.float64, len(column))
-
-
-def _float_or_nan(value: Any) -> float:
-    try:
-        return float(value) if type(value) in (int, float) else math.nan
-    except OverflowError:
-        return math.nan
-
-
-def _whole_or_none(value: Any) -> int | None:
-    """Return a whole number, also one in text that is nothing else."""
-    if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
-        return int(value)
-    return value if type(value) is int else None
-
-
-def _number_or_nan(text: str) -> float:
-    try:
-        return parse_number(text) if len(text) <= LONGEST_LABEL else math.nan
-    except UnusableRecord:
-        return math.nan
-
-
-def _texts(column: list[Any]) -> list[str | None]:
-    """Return texts, and whole numbers as text; None for what needs a second look.
-
-    All elements of a message may share one text, so what is joined here may be far longer than the message.
-    """
-    if set(map(type, column)) <= {str} and sum(map(len, column)) <= MAX_JOINED:
-        joined = "".join(column)
-        if joined.isascii() or _is_unicode(joined):
-            return column
-    return [_text_or_none(value) for value in column]
-
-
-def _text_or_none(value: Any) -> str | None:
-    if type(value) is str:
-        return value if len(value) <= LONGEST_LABEL and _is_unicode(value) else None
-    return str(value) if type(value) is int and abs(value) < _WHOLE_DIGITS else None
-
-
-def _is_unicode(text: str) -> bool:
-    """Tell whether a text holds no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

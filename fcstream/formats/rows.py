@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, Shown
 from .batch import Batch, Rejection, Schema, batch_from_cells
-from .cells import EXACT, Role, composed_labels, plain, read
+from .cells import EXACT, Role, plain, read
 from .frames import FloatTypes, batch_of_frame, columns_of, feature_columns
 from .plain_columns import as_column, as_objects, cells_of
 from .rejections import moved, rejected_at, tallied
@@ -176,8 +176,7 @@ def read_labels(ids: Any, n: int) -> tuple[NDArray[np.object_], dict[int, str]]:
     ConfigError
         The number of ids is not the number of rows.
     """
-    labels, odd = read(_labels(ids, n, "ids"), Role("label"))
-    return composed_labels(labels), odd
+    return read(_labels(ids, n, "ids"), Role("label"))
 
 
 def read_moment(now_ms: Any, name: str) -> int:

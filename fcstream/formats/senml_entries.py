@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from .batch import LONGEST_LABEL, Batch, Schema
 from .bounds import SENML_BYTES
+from .cells import floats_of
 from .envelopes import Envelope
-from .fields import RecordReader, floats_of
+from .fields import RecordReader
 from .parsing import decoded
 from .paths import FieldPath
 from .typed import Untyped

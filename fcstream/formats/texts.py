@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 from unicodedata import combining
@@ -94,20 +94,10 @@ def parse_text(value: Any, max_bytes: int = MAX_BYTES) -> str:
     return str(value)
 
 
-def plain_texts(values: Iterable[Any], max_bytes: int) -> list[str | None]:
-    """Read many texts; None for those that `parse_text` refuses."""
-    cells = list(values)
-    try:  # a column of ASCII texts is its own normal form
-        whole = "".join(cells) if sum(map(len, cells)) <= MAX_JOINED else "\ufffd"
-    except TypeError:
-        whole = "\ufffd"
-    if whole.isascii() and all(map(len, cells)) and max(map(len, cells), default=0) <= max_bytes:
-        return cells
-    return [_text_or_none(cell, max_bytes) for cell in cells]
-
-
-def _text_or_none(value: Any, max_bytes: int) -> str | None:
+def is_text(value: str, or_bytes: bool = False) -> bool:
+    """Tell whether a text is Unicode, or stands for bytes that are none: one with half of a surrogate pair is not."""
     try:
-        return parse_text(value, max_bytes)
-    except UnusableRecord:
-        return None
+        value.encode(errors="surrogateescape" if or_bytes else "strict")
+    except UnicodeEncodeError:
+        return False
+    return True

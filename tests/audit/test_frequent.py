@@ -7,7 +7,7 @@ from support.helpers import Paid
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
-from fcstream.formats.batch import as_objects
+from fcstream.formats.plain_columns import as_objects
 from fcstream.releases.options import BuildContext
 from fcstream.releases.reasons import REASONS
 from fcstream.releases.statistics.frequent import FrequentOptions

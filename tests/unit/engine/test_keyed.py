@@ -21,7 +21,8 @@ from fcstream.connectors.files import LineSource
 from fcstream.connectors.partitioners import murmur2, partition_of
 from fcstream.engine import together
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
-from fcstream.formats.batch import Batch, Rejection, Schema, as_objects
+from fcstream.formats.batch import Batch, Rejection, Schema
+from fcstream.formats.plain_columns import as_objects
 from fcstream.ledgers import open_reader
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.releases.base import Release

@@ -10,10 +10,11 @@ from decimal import Decimal
 import fastavro
 import pytest
 from support.fuzz import shaken, told
+from support.slow_path import batch_from_rows
 
 from fcstream.errors import ConfigError, SchemasUnreachable
 from fcstream.formats.avro import AvroMessages
-from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
+from fcstream.formats.batch import REASONS, Rejection, Schema
 from fcstream.formats.envelopes import Envelope
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for, read_messages

@@ -8,8 +8,9 @@ from decimal import Decimal
 import cbor2
 import pytest
 from support.fuzz import shaken, told
+from support.slow_path import batch_from_rows
 
-from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
+from fcstream.formats.batch import REASONS, Rejection, Schema
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for
 

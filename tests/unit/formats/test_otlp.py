@@ -12,9 +12,10 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from support.fuzz import shaken, told
+from support.slow_path import batch_from_rows
 
 from fcstream.errors import ConfigError
-from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
+from fcstream.formats.batch import REASONS, Rejection, Schema
 from fcstream.formats.bounds import LONGEST_MESSAGE, max_rows
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for

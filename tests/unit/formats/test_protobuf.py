@@ -6,9 +6,10 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 from google.protobuf.json_format import MessageToDict
 from support.fuzz import shaken, told
+from support.slow_path import batch_from_rows
 
 from fcstream.errors import ConfigError
-from fcstream.formats.batch import REASONS, Rejection, Schema, batch_from_rows
+from fcstream.formats.batch import REASONS, Rejection, Schema
 from fcstream.formats.envelopes import Envelope
 from fcstream.formats.paths import FieldPath
 from fcstream.formats.payloads import decoder_for

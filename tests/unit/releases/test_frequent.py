@@ -14,7 +14,7 @@ from support.helpers import Paid
 import fcstream
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import DELTA_UNIT, PrivacyLoss
-from fcstream.formats.batch import as_objects
+from fcstream.formats.plain_columns import as_objects
 from fcstream.releases.options import BuildContext
 from fcstream.releases.statistics.frequent import FrequentOptions, ValueCounter, WindowValues
 from fcstream.stream.lattice import Grid, Lattice
