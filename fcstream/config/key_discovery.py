@@ -157,7 +157,8 @@ def finder_answers(config: Sections, schedule: Schedule, window: PrivacyLoss) ->
     try:
         mechanism = build_gated(options, context, keys.max_users)
     except ConfigError as error:
-        error.rename(lambda key: f"{_KEY}.{'max_users' if key == 'window.max_records' else key.partition('.')[2]}")
+        mine = {"window.max_records": f"{_KEY}.max_users"}
+        error.rename(lambda key: mine.get(key, key.replace("release.", f"{_KEY}.")))
         raise
     rows = Rows((), text=TextUse(field, keys.values_per_user or 1))
     return Answers((WindowAnswer(None, mechanism, grid, RecordSelection(rows)),), unit)
