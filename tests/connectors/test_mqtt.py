@@ -287,6 +287,30 @@ def test_texts_that_mqtt_forbids_end_nothing(mqtt_client, mqtt_topic):
     assert [dict(one.envelope.headers) for one in found] == [{"at": "\ufeff".encode()}, {}, {"at": b"x"}]
 
 
+def test_many_properties_are_not_read(mqtt_client, mqtt_topic):
+    """The client library copies what is left of a packet, and all pairs so far, for each of its properties."""
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties, VariableByteIntegers
+
+    asked = AskedFields(headers=frozenset(["at"]))
+    address = dataclasses.replace(parse(f"mqtt://{HOST}/{mqtt_topic}", "source.url"), asked=asked)
+    with contextlib.closing(MqttTopic(address, mqtt_topic, 20.0)) as opened:
+        for size in (60_000, 70_000):
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("at", "x"), ("y", "z" * (size // 2)), ("y", "z" * (size // 2))]
+            mqtt_client.client.publish(mqtt_topic, CONTENT, qos=1, properties=properties).wait_for_publish(60)
+        found, until = [], time.monotonic() + 30
+        while len(found) < 2 and time.monotonic() < until:
+            found += opened.receive(100, 1)
+        opened.acknowledge(found)
+    assert [dict(one.envelope.headers) for one in found] == [{"at": b"x"}, {}]
+    pairs = b"\x26\0\0\0\0" * 200_000
+    packet = VariableByteIntegers.encode(len(pairs)) + pairs
+    start = time.thread_time()
+    assert Properties(PacketTypes.PUBLISH).unpack(packet)[1] == len(packet)
+    assert time.thread_time() - start < 1
+
+
 def test_closing_with_messages_waiting(mqtt_client, mqtt_topic):
     opened = queue(mqtt_topic, "inflight=3")
     mqtt_client.publish(mqtt_topic, [b"x"] * 50, qos=0)

@@ -29,6 +29,9 @@ _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second one for connections that are se
 _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic that is asked for because the response proves that earlier packets arrived
 _FIGHT, _FIGHT_S = 10, 10.0
+_MOST_PROPERTIES = 2**16 + 2**10
+"""Most bytes of the properties of a message, which is read without them if there are more: the client library takes time
+in the square of their number."""
 _MAX = 1_000_000  # messages that are kept while a response is waited for; no broker sends as many unasked
 _MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
@@ -476,4 +479,14 @@ def _take_all_texts() -> None:
                 raise
             return bytes(buffer[2:size]).decode("utf-8", "replace"), size
 
-    properties.readUTF = read
+    unpack, length = properties.Properties.unpack, properties.VariableByteIntegers.decode
+
+    def unpack_few(self: Any, buffer: bytes) -> tuple[Any, int]:
+        size = sum(length(buffer[:4]))
+        if size > _MOST_PROPERTIES:
+            self.clear()
+            return self, size
+        found: tuple[Any, int] = unpack(self, buffer[:size])  # it copies all that is left at each property
+        return found
+
+    properties.readUTF, properties.Properties.unpack = read, unpack_few
