@@ -37,8 +37,8 @@ class MqttClient:
         self.client.connect(name, int(port))
         self.client.loop_start()
 
-    def publish(self, topic, bodies, qos=1, retain=False):
-        for sent in [self.client.publish(topic, body, qos=qos, retain=retain) for body in bodies]:
+    def publish(self, topic, bodies, qos=1, retain=False, properties=None):
+        for sent in [self.client.publish(topic, body, qos, retain, properties) for body in bodies]:
             sent.wait_for_publish(60)
             assert sent.is_published()
 
@@ -51,6 +51,7 @@ class MqttClient:
     def close(self):
         self.client.disconnect()
         self.client.loop_stop()
+        self.client.on_message = self.client.on_subscribe = None  # or it is freed late, with open sockets
 
 
 @pytest.fixture(scope="session")

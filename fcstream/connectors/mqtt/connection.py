@@ -30,8 +30,8 @@ _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic that is asked for because the response proves that earlier packets arrived
 _FIGHT, _FIGHT_S = 10, 10.0
 _MOST_PROPERTIES = 2**16 + 2**10
-"""Most bytes of the properties of a message, which is read without them if there are more: the client library takes time
-in the square of their number."""
+"""Most bytes of the properties of a message, which is read without them if there are more: the client library takes
+time in the square of their number."""
 _MAX = 1_000_000  # messages that are kept while a response is waited for; no broker sends as many unasked
 _MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
