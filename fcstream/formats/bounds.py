@@ -41,7 +41,7 @@ MIXED_KEYS_BYTES = 2**12
 lists as keys could be chosen so that a map of them takes hours."""
 PACK_BYTES = 2**15
 """Most bytes of a SenML pack in CBOR: its maps have numbers as keys, which could be chosen likewise."""
-SENML_BYTES = 2**18
+SENML_BYTES = 2**17
 """Most bytes of a SenML pack in JSON, which is read whole, since what stands before an entry decides what it means."""
 LINE_CELLS = 1000
 """Most tags and fields of a line of InfluxDB's protocol; its parser compares each tag with all others."""
