@@ -48,7 +48,7 @@ class TableFile(FileSource):
             import pyarrow
             import pyarrow.parquet
         self._arrow = pyarrow
-        self._broken = (pyarrow.ArrowException, OSError, EOFError, ValueError)
+        self._broken = (pyarrow.ArrowException, OSError, EOFError, ValueError, MemoryError)
         self.path = path
         self._rows = ArrowRows(schema, "source.url")
         self._next = 0
