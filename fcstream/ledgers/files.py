@@ -62,7 +62,7 @@ class LedgerFile:
         if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
             RollbackGuard(f"{real}-witness").check_absence()
         self.path = real
-        self.guards = GuardFile(f"{real}-witness")
+        self.guards = GuardFile(f"{real}-witness", f"{name if name != path else real}-witness")
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.agreed: dict[str, object] = {}
@@ -81,7 +81,7 @@ class LedgerFile:
         self.fence = Fence(real)
         self.fence.take()
         with on_error(self.fence.release):
-            refuse_lost_log(path)
+            refuse_lost_log(path, name)
             self.db = connect(path, name)
             self._inode = _inode(path)
             self.fence.watch()
@@ -349,8 +349,8 @@ os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_close_all)
 
 
-def refuse_lost_log(path: str) -> None:
-    """Refuse a file whose newest charges are in a write-ahead log that is missing.
+def refuse_lost_log(path: str, shown: str) -> None:
+    """Refuse a file, which errors call `shown`, whose newest charges are in a write-ahead log that is missing.
 
     Must be called before SQLite can make a new log. Without a log no process has the ledger open, so the file can be
     read safely.
@@ -366,7 +366,7 @@ def refuse_lost_log(path: str) -> None:
         return  # not our ledger, or a damaged one: opening it will tell
     if row == ("open",):
         raise LedgerDamaged(
-            f"{path} was not closed and its {real}-wal is missing: charges are lost",
+            f"{shown} was not closed and its {real if shown == path else shown}-wal is missing: charges are lost",
             remedy="restore both files together, or end this stream and start one under a new name and budget",
         )
 

@@ -38,8 +38,9 @@ class GuardFile:
         What was found wrong with it since it was opened, as it was logged; empty if nothing was.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, shown: str = "") -> None:
         self.path = path
+        self.shown = shown or path
         self.warning = ""
         self.mark = uuid.uuid4().hex[:16].encode()
         self._file = -1
@@ -168,13 +169,13 @@ class RollbackGuard:
         if seen:
             if self._number > 1:
                 raise LedgerDamaged(
-                    f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows "
+                    f"{self._ledger} lacks a stream that {self._file.shown} has seen {seen} journal rows "
                     "of: an older copy was put in its place and charges are forgotten",
                     remedy="restore the newest one",
                 )
             remedy = remedy or "restore it; or remove that file too and start a stream under a new name and budget"
             raise LedgerDamaged(
-                f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it", remedy=remedy
+                f"{self._ledger} is missing, {self._file.shown} has seen {seen} journal rows of it", remedy=remedy
             )
 
     def check(
@@ -199,14 +200,14 @@ class RollbackGuard:
         ledger = self._ledger
         if count > seq:
             raise LedgerDamaged(
-                f"{ledger} has {seq} journal rows, {self.path} has seen {count}: an older copy was "
+                f"{ledger} has {seq} journal rows, {self._file.shown} has seen {count}: an older copy was "
                 "put in its place and charges are forgotten",
                 remedy=remedy,
             )
         known = chain if count == seq else chain_at(count)
         if count and known is not None and known != link:
             raise LedgerDamaged(
-                f"{ledger} differs at journal row {count} from what {self.path} has seen: it is the "
+                f"{ledger} differs at journal row {count} from what {self._file.shown} has seen: it is the "
                 "ledger of another history",
                 remedy="restore the right one",
             )
@@ -284,7 +285,7 @@ class RollbackGuard:
 
     @property
     def _ledger(self) -> str:
-        return _ledger_of(self.path)
+        return _ledger_of(self._file.shown)
 
     def damage(self, lag: Callable[[int], int]) -> str | None:
         """Return why the file of this guard, which can be read, would not have found an older copy; None if it would.
@@ -294,19 +295,20 @@ class RollbackGuard:
         with contextlib.suppress(OSError):
             if not self.seen()[0] and self._file.read(self._start, 2 * _WIDTH).strip(b"\0"):
                 return (
-                    f"{self.path} holds something else than what it has seen of {self._ledger}: an older copy would "
-                    f"not have been noticed; {_AFTERWARD}"
+                    f"{self._file.shown} holds something else than what it has seen of {self._ledger}: an older copy "
+                    f"would not have been noticed; {_AFTERWARD}"
                 )
         count, _ = self.seen()
         missing = lag(count)
         if missing <= 0:
             return None
         if not os.path.lexists(self.path):
-            return f"{self.path} is missing: an older copy of {self._ledger} would not have been noticed; {_AFTERWARD}"
+            missed = f"an older copy of {self._ledger} would not have been noticed"
+            return f"{self._file.shown} is missing: {missed}; {_AFTERWARD}"
         what = f"has missed {many(missing, 'journal row')}" if count else "has seen no journal row"
         return (
-            f"{self.path} {what} of {self._ledger}: an older copy from since then would not have been noticed; after "
-            f"a power loss that may be, otherwise {_AFTERWARD}"
+            f"{self._file.shown} {what} of {self._ledger}: an older copy from since then would not have been noticed; "
+            f"after a power loss that may be, otherwise {_AFTERWARD}"
         )
 
     @staticmethod

@@ -154,6 +154,8 @@ def test_fault_charge_after_noise(kind, fault, tmp_path, monkeypatch):
     if fault:  # what reaches the real ledger is what counts
         noted._ledger._ledger = Diary(ledger, log)
     engine = Engine(config, ledger=noted, noise=Noise(Listening(1, log)))
+    assert log == [("draw", None)] * (kind == "user")  # the key by which texts and users are put in order
+    log.clear()
     real = closing_module.WindowCloser._release
 
     def release(self, window, *rest):

@@ -233,7 +233,7 @@ def test_what_is_refused_at_once(hook, status):
     hook.script = [(status, {"Location": f"http://elsewhere/{SECRET}"})]
     sink = sink_of(f"{hook.url}/{SECRET}?{SECRET}={SECRET}", 30.0)
     with pytest.raises(
-        SinkError, match=rf"{hook.url} refuses a release with status {status}; correct `sink.url`"
+        SinkError, match=rf"{hook.url} refuses a release with status {status}: correct `sink.url`"
     ) as caught:
         sink.write([ONE, sample_release(1)])
     assert SECRET not in str(caught.value)

@@ -164,7 +164,7 @@ def test_what_is_tried_again(hook, scheme, more, step):
     assert len({body for _, _, body in hook.asked}) == 1
     assert len(hook.asked) == 3
     hook.script = [400]
-    with pytest.raises(SinkError, match=r"refuses a release with status 400; correct `sink.url`") as caught:
+    with pytest.raises(SinkError, match=r"refuses a release with status 400: correct `sink.url`") as caught:
         sink.write([sample_release(1)])
     assert SECRET not in str(caught.value)
     sink.close()

@@ -8,6 +8,7 @@ from support.windows import view_of
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.config import Config
+from fcstream.ledgers.user_key import fresh_key
 
 ZOOMING = {"method": "tracking", "radius": None, "spread": None, "delta": None, "rho": 0.5, "size_hint": 90}
 USERS = {"unit": "user", "user": "id", "per_user": "first"}
@@ -16,6 +17,8 @@ USERS = {"unit": "user", "user": "id", "per_user": "first"}
 def twin(config, windows, seed):
     """Outcomes of windows of lattice points, one after another, by the mechanism alone."""
     answer, noise, found = config.job.answers[0], Noise(SeededEntropy(seed)), []
+    if config.job.terms.unit == "user":
+        fresh_key(noise)
     mechanism = answer.mechanism
     for points in windows:
         outcome = mechanism.release(view_of(points), Paid(), noise)

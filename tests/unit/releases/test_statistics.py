@@ -581,7 +581,7 @@ def test_functions_for_arrays_agree_with_streams():
         (lambda **k: fcstream.private_quantiles([1.0], [0.5], **{**k, "rho": "much"}), "rho: must be a number"),
         (
             lambda **k: fcstream.private_variance([[1.0]], radius=1, delta=1e-8, size_hint=9, reach="far", **k),
-            "^reach: must be 'histogram'",
+            "^reach: must be a number or 'histogram'",
         ),
     ],
 )
