@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,15 @@ LOSS = PrivacyLoss.charge(0.5, 1e-8)
 LEDGER = {str(Path(module.__file__)) for module in (contextlib, fence, files, sqlite, undo)}
 ENGINE = {str(Path(module.__file__)) for module in (closing, engine, outbox, progress, records)}
 KEYED = {str(Path(module.__file__)) for module in (keyed, together, engine, outbox)}
+
+
+@pytest.fixture(autouse=True)
+def fresh_lock(monkeypatch):
+    """A line may be interrupted between a block and the release of its lock, where the interpreter interrupts nothing.
+
+    This thread would hold it for ever.
+    """
+    monkeypatch.setattr(files, "_FILES_LOCK", threading.RLock())
 
 
 @contextlib.contextmanager
