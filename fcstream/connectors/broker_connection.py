@@ -32,8 +32,8 @@ class BrokerConnection:
 
     def unreachable(self, last: BaseException) -> FcstreamError:
         """The error after the last try."""
-        return self._error(f"{self.location} {self.trouble}: {last}; {self.remedy}, or correct the address")
+        return self._error(f"{self.location} {self.trouble}: {last}", remedy=f"{self.remedy}, or correct the address")
 
     def refused(self, why: str) -> FcstreamError:
         """The error for what the server will not do, however often it is asked."""
-        return self._error(f"{self.location} refuses: {why}; correct the address, or the server's rules")
+        return self._error(f"{self.location} refuses: {why}", remedy="correct the address, or the server's rules")

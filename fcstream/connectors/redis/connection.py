@@ -61,7 +61,9 @@ class RedisConnection(BrokerConnection):
 
     def unreachable(self, last: BaseException) -> FcstreamError:
         if str(last) in _UNREADY:
-            return self._error(f"{self.location} cannot serve now: {last}; repair the server or its replication")
+            return self._error(
+                f"{self.location} cannot serve now: {last}", remedy="repair the server or its replication"
+            )
         return super().unreachable(last)
 
     def _once(self, action: Callable[[Any], T]) -> T:
