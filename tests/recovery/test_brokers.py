@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import re
 import secrets
 import subprocess
@@ -26,6 +27,7 @@ from fcstream import Release
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 LENGTH_MS = 5000
+LONG = pytest.mark.skipif("FCSTREAM_LONG" not in os.environ, reason="FCSTREAM_LONG=1 tries every broker")
 
 
 class Places:
@@ -277,7 +279,14 @@ class Deaths(Run):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("names", [("redis", "nats"), ("kafka", "stream"), ("queue", "mqtt")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("redis", "nats"),
+        pytest.param(("kafka", "stream"), marks=LONG),
+        pytest.param(("queue", "mqtt"), marks=LONG),
+    ],
+)
 def test_messages_that_end_the_process_end_it_twice_at_most(places, tmp_path, names):
     places.urls = {name: places.urls[name] for name in names}
     places.sends = {name: places.sends[name] for name in names}

@@ -15,7 +15,7 @@ from support.costly import GRAMMARS, cost, drawn, memory
 MOST_TIMES = 100
 MOST_BYTES, BYTES_PER_RECORD = 50 * 10**6, 300
 """What a message may take in memory while it is decoded, besides itself: so much, and for each record that is used."""
-SECONDS = 2.0
+SECONDS = 1.5
 LEAST_S = 5e-9  # of a byte of a usual message, for formats that are read faster
 
 
