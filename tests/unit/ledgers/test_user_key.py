@@ -2,8 +2,9 @@
 
 import os
 import stat
+import subprocess
+import sys
 from contextlib import closing
-from multiprocessing import get_context
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,7 @@ from fcstream import ConfigError, DiscoveringEngine, Engine, KeyedEngine, Ledger
 from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.ledgers import each_reader, open_reader
-from fcstream.ledgers.user_key import SETTING, UserKeyPlace
+from fcstream.ledgers.user_key import SETTING
 from fcstream.service.doctor import examine
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None, "rho": 1.0}
@@ -123,15 +124,24 @@ def test_a_server_keeps_none_so_it_must_be_named():
     assert config_of({"url": "postgresql://host/database"}, alone).job.terms.unit == "user"  # remembers nobody
 
 
-def made_by(path):
-    return UserKeyPlace("file", path).make()
+BEGINNING = """
+import sys
+from fcstream.ledgers.user_key import UserKeyPlace
+sys.stdin.readline()
+print(UserKeyPlace("file", sys.argv[1]).make().hex())
+"""
 
 
 def test_processes_that_begin_together_have_one(tmp_path):
     """The file is whole when it has its name."""
-    path = str(tmp_path / "key")
-    with get_context("spawn").Pool(2) as pool:
-        assert len(set(pool.map(made_by, [path] * 64, 1))) == 1
+    command, pipe = [sys.executable, "-c", BEGINNING, str(tmp_path / "key")], subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(8)]
+    for each in processes:
+        each.stdin.write("\n")
+        each.stdin.flush()
+    keys = {each.communicate(timeout=60)[0].strip() for each in processes}
+    assert len(keys) == 1
+    assert keys != {""}
     assert os.listdir(tmp_path) == ["key"]
 
 
