@@ -78,7 +78,7 @@ def test_cut_in_the_middle_of_batches(mqtt_client, mqtt_topic, tmp_path):
             found += some
         assert sorted(set(found)) == sent
         found += drain(source, source.ends()["spool"] - len(found))
-        assert len(found) - 900 < 600  # this broker sends more ahead than it may
+        assert len(found) - 900 < 900  # this broker sends more ahead than it may, and again after each cut
     proxy.close()
 
 

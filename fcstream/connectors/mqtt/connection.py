@@ -29,7 +29,7 @@ _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second one for connections that are se
 _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic that is asked for because the response proves that earlier packets arrived
 _FIGHT, _FIGHT_S = 10, 10.0
-_MOST_PROPERTIES = 2**16 + 2**10
+_MAX_PROPERTIES = 2**16 + 2**10
 """Most bytes of the properties of a message, which is read without them if there are more: the client library takes
 time in the square of their number."""
 _MAX = 1_000_000  # messages that are kept while a response is waited for; no broker sends as many unasked
@@ -483,7 +483,7 @@ def _take_all_texts() -> None:
 
     def unpack_few(self: Any, buffer: bytes) -> tuple[Any, int]:
         size = sum(length(buffer[:4]))
-        if size > _MOST_PROPERTIES:
+        if size > _MAX_PROPERTIES:
             self.clear()
             return self, size
         found: tuple[Any, int] = unpack(self, buffer[:size])  # it copies all that is left at each property
