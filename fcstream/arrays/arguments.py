@@ -180,11 +180,6 @@ def _pair(bounds: Any, wanted: str) -> Sequence[Any]:
     return ends
 
 
-def number_or_none(value: Any, name: str) -> float | None:
-    """Return a number as a float, or None for None; see `number_of`."""
-    return None if value is None else number_of(value, name)
-
-
 def numbers_of(values: Any, name: str) -> list[float]:
     """Return a list of numbers as floats.
 
@@ -199,19 +194,6 @@ def numbers_of(values: Any, name: str) -> list[float]:
     return list(map(float, found))
 
 
-def cluster_number(k: Any) -> int | str:
-    """Return a number of clusters as an int, or the word ``auto``.
-
-    Raises
-    ------
-    ConfigError
-        It is anything else.
-    """
-    if isinstance(k, str) and k != "auto":
-        raise ConfigError("must be a whole number or 'auto'", "k", got=k)
-    return k if isinstance(k, str) else whole_of(k, "k")
-
-
 def texts_of(values: Any, name: str) -> list[str]:
     """Return a list of texts.
 
@@ -224,17 +206,6 @@ def texts_of(values: Any, name: str) -> list[str]:
     if not all(isinstance(value, str) for value in found):
         raise ConfigError("must be a list of texts", name)
     return list(map(str, found))
-
-
-def check_method(method: Any) -> None:
-    """Refuse what is no method of finding clusters.
-
-    Raises
-    ------
-    ConfigError
-    """
-    if method not in ("auto", "tree", "friendly", "ktuples"):
-        raise ConfigError("must be 'auto', 'tree', 'friendly' or 'ktuples'", "method", got=method)
 
 
 def rows_of(
